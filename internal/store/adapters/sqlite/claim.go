@@ -128,18 +128,17 @@ func laneOf(number, byKey, waits, due string) lane {
 	text := strings.NewReplacer(`{lane}`, number, `{index}`, byKey, `{waits}`, waits, `{due}`, due)
 	return lane{
 		text: text.Replace,
-		byKey: text.Replace(`
-			SELECT {due}, id, ` + weight + `, ifnull(expires_at <= ?6, FALSE)
+		byKey: text.Replace(strings.ReplaceAll(`
+			SELECT {due}, id, `+weight+`, ifnull(expires_at <= ?6, FALSE)
 			FROM jobs INDEXED BY {index}
-			WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
-				AND (expires_at IS NULL OR expires_at > ?6 OR id = (
-					SELECT id
-					FROM jobs INDEXED BY {index}
-					WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
-					ORDER BY {due}, id
-					LIMIT 1))
+			WHERE {inLine} AND (expires_at IS NULL OR expires_at > ?6 OR id = (
+				SELECT id
+				FROM jobs INDEXED BY {index}
+				WHERE {inLine}
+				ORDER BY {due}, id
+				LIMIT 1))
 			ORDER BY {due}, id
-			LIMIT ?7`),
+			LIMIT ?7`, `{inLine}`, `{waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)`)),
 		level: text.Replace(`
 			SELECT priority
 			FROM jobs

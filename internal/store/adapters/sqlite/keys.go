@@ -404,7 +404,7 @@ func (t *txn) chosenOf(chosen []sqlkit.Waiting) ([]*store.Record, error) {
 	return records, nil
 }
 
-// writeKeys writes the rows that are not as they should be.
+// writeKeys writes the rows of keys, and leaves those alone that have not changed.
 func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 	for _, r := range rows {
 		if r.State == "" {
