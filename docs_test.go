@@ -1,25 +1,124 @@
 package jq_test
 
 import (
+	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// docs/limits.md shows code that compiles and does what the page says: a part of an example.
-func TestPageOfLimitsShowsAnExample(t *testing.T) {
+// pages returns the text of each page in Markdown, by its path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	return filesEndingIn(t, ".md")
+}
+
+func filesEndingIn(t *testing.T, suffix string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case strings.HasSuffix(name, suffix):
+			text, err := os.ReadFile(name)
+			files[filepath.ToSlash(name)] = string(text)
+			return err
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return files
+}
+
+// A test of internal/outside runs the code of this page.
+const receiversPage = "docs/guides/webhooks.md"
+
+// A guide shows Go code that compiles and runs: a part of a file of Go.
+func TestGuidesShowCodeThatIsTested(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/limits.md")
-	require.NoError(t, err)
-	examples, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	_, part, found := strings.Cut(string(page), "### Declare it in code\n")
-	require.True(t, found)
-	_, part, _ = strings.Cut(part, "```go\n")
-	code, _, found := strings.Cut(part, "```\n")
-	require.True(t, found)
-	assert.Contains(t, string(examples), "\t"+strings.ReplaceAll(strings.TrimSuffix(code, "\n"), "\n", "\n\t")+"\n", "copy the code from ExampleQueueOptions_policy")
+	code := filesEndingIn(t, ".go")
+	blocks := 0
+	for page, text := range pages(t) {
+		if !strings.HasPrefix(page, "docs/guides/") || page == receiversPage {
+			continue
+		}
+		for _, part := range strings.Split(text, "```go\n")[1:] {
+			block, _, found := strings.Cut(part, "```\n")
+			require.True(t, found, "%s: a block does not end", page)
+			blocks++
+			assert.True(t, standsInOneOf(code, block), "%s shows code that stands in no file of Go. Copy it from a test or an example:\n%s", page, block)
+		}
+	}
+	assert.NotZero(t, blocks)
+}
+
+// standsInOneOf tells whether a file has all lines of the block, one after the other, at any indentation.
+func standsInOneOf(files map[string]string, block string) bool {
+	for indent := ""; len(indent) < 4; indent += "\t" {
+		lines := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(block, indent+"$1")
+		for _, text := range files {
+			if strings.Contains("\n"+text, "\n"+lines) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Each link of a page leads to a file, and to a heading in it.
+func TestPagesLinkToWhatIsThere(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	link := regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	seen := 0
+	for page, text := range all {
+		for _, found := range link.FindAllStringSubmatch(withoutCode(text), -1) {
+			if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
+				continue
+			}
+			name, heading, _ := strings.Cut(found[1], "#")
+			target := page
+			if name != "" {
+				target = path.Join(path.Dir(page), name)
+			}
+			_, err := os.Stat(filepath.FromSlash(target))
+			assert.NoError(t, err, "%s links to %s", page, found[1])
+			if heading != "" && strings.HasSuffix(target, ".md") {
+				assert.Contains(t, anchors(all[target]), heading, "%s links to %s", page, found[1])
+			}
+			seen++
+		}
+	}
+	assert.Greater(t, seen, 100)
+}
+
+var codeBlock = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+
+func withoutCode(text string) string { return codeBlock.ReplaceAllString(text, "") }
+
+// anchors returns what links to the headings of a page end in, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(regexp.MustCompile("(?s)```.*?```").ReplaceAllString(text, ""), -1) {
+		names[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, heading[1])] = true
+	}
+	return names
 }

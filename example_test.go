@@ -343,6 +343,42 @@ func ExampleClient_PutSchedule() {
 	// Output: monthly reports true
 }
 
+func ExampleClient_PutSchedule_nightly() {
+	client := jq.NewClient(jq.NewMemory(nil), nil)
+	put := func(ctx context.Context) error {
+		job, err := client.NewJob(Report{Month: time.March}, &jq.EnqueueOptions{Queue: "reports"})
+		if err != nil {
+			return err
+		}
+		_, err = client.PutSchedule(ctx, jq.Schedule{
+			Name: "nightly-report", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: job,
+			Owner: "billing", Version: 1,
+		})
+		return err
+	}
+	fmt.Println(put(context.Background()))
+	// Output: <nil>
+}
+
+// At most three bills of a customer are in flight at once.
+func ExampleClient_SetPolicy_maxPerKey() {
+	client := jq.NewClient(jq.NewMemory(nil), nil)
+	limit := func(ctx context.Context) error {
+		policy, err := client.Policy(ctx, "bills")
+		if err != nil {
+			return err
+		}
+		policy.MaxPerKey = 3
+		if _, err = client.SetPolicy(ctx, "bills", policy); err != nil {
+			return err
+		}
+		_, err = client.Enqueue(ctx, Report{Month: time.March}, &jq.EnqueueOptions{Queue: "bills", LimitKey: "customer-7"})
+		return err
+	}
+	fmt.Println(limit(context.Background()))
+	// Output: <nil>
+}
+
 // A time that the clock skips becomes the moment when it goes forward.
 func ExamplePreviewSchedule() {
 	berlin := must(time.LoadLocation("Europe/Berlin"))

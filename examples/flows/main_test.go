@@ -18,7 +18,7 @@ import (
 // page returns the page about the program.
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/flows.md")
+	text, err := os.ReadFile("../../docs/guides/flows.md")
 	require.NoError(t, err)
 	return string(text)
 }
@@ -44,7 +44,7 @@ func command(t *testing.T, program string, args ...string) *exec.Cmd {
 func TestPageShowsTheProgram(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	require.NoError(t, err)
-	assert.Contains(t, page(t), "```go\n"+string(text)+"```\n", "copy the program into docs/flows.md")
+	assert.Contains(t, page(t), "```go\n"+string(text)+"```\n", "copy the program into docs/guides/flows.md")
 	printed, err := command(t, build(t, ".")).Output()
 	require.NoError(t, err)
 	assert.Contains(t, page(t), "```console\n$ go run ./examples/flows\n"+string(printed)+"```\n")

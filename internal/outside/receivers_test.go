@@ -104,7 +104,7 @@ func main() {
 // The code on the page for receivers takes what this package sends, and nothing that was forged.
 func TestCodeForReceiversTellsTrueRequestsFromForgedOnes(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/webhooks.md")
+	page, err := os.ReadFile("../../docs/guides/webhooks.md")
 	require.NoError(t, err)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func triesOf(t *testing.T) []try {
 
 func TestPageForReceiversNamesTheHeadersThatAreSent(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/webhooks.md")
+	page, err := os.ReadFile("../../docs/guides/webhooks.md")
 	require.NoError(t, err)
 	h, _ := sent(t, mail(`{}`), time.Unix(sentAt, 0), newSecret)
 	for _, common := range []string{"Content-Length", "Content-Type", "User-Agent"} {
