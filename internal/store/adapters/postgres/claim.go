@@ -86,6 +86,7 @@ type claim struct {
 	wait      time.Duration   // after which there is room again, if the claim takes all that the rate lets it take
 	hinted    bool            // there are hints for its keys
 	merges    bool            // the claim may read them
+	firstHint int64           // no hint has a smaller number
 	short     bool            // it has found, and taken, fewer jobs without a key than it might have
 	locked    bool            // it has locked jobs without a key that it did not take, and others may have skipped them
 	admitted  bool            // the claim has read the limits

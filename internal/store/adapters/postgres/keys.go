@@ -153,7 +153,7 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
 // hints. It returns these. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
 func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint, err error) {
-	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first, turns: first && c.policy.Fair}
+	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, number: c.firstHint, dues: first, turns: first && c.policy.Fair}
 	if first {
 		b.plan = c.plan
 	}
@@ -161,9 +161,14 @@ func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint
 	if c.keysWait() {
 		b.hints, b.dues, b.most = false, false, 0
 	}
+	begins := b.hints
 	for range mostReads {
 		if err := b.lock(t); err != nil {
 			return nil, err
+		}
+		if begins {
+			begins = false
+			c.sawHints(t, b.read)
 		}
 		if hints = append(hints, b.told()...); !b.hints && !b.dues {
 			break
@@ -173,6 +178,15 @@ func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint
 	keys.Stood()
 	keys.Hinted()
 	return hints, nil
+}
+
+// sawHints notes which hints there are from the first one on.
+func (c *claim) sawHints(t *txn, read []keyHint) {
+	var first, last int64
+	if n := len(read); n > 0 { // in the order of their numbers
+		first, last = read[0].number, read[n-1].number
+	}
+	c.plan.SawRows(c.firstHint, first, last, cursor.Opening{XMin: t.shown.xmin, Number: t.shown.number, Sent: t.shown.sent})
 }
 
 // A keyBatch locks some keys at a time.

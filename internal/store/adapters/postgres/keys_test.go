@@ -74,6 +74,69 @@ func TestFirstClaimAfterABurst(t *testing.T) {
 	assert.Less(t, many, 8*few, "four times as many keys")
 }
 
+// Claims begin behind the hints that are gone, whose entries stay in the index until the table is vacuumed.
+func TestClaimsPassHintsThatAreGone(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
+	knowing(t, s)
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.hints SET (autovacuum_enabled = FALSE)`))
+	require.NoError(t, err)
+	next := func() error {
+		enqueueKeyed(t, s, 1, "a")
+		jobs := claimN(t, s, 1)
+		require.Len(t, jobs, 1)
+		_, err := s.Ack(t.Context(), acksOf(jobs))
+		return err
+	}
+	m := metered(t, s)
+	require.NoError(t, next())
+	usual := m.of(next).pages
+	for range 5 { // a claim reads as many
+		_, err = s.callers.ExecContext(t.Context(), s.sql(`
+			INSERT INTO {schema}.hints (queue, limit_key)
+			SELECT 'q', 'a'
+			FROM generate_series(1, $1)`),
+			(mostReads-1)*keysAtOnce)
+		require.NoError(t, err)
+		require.Empty(t, claimN(t, s, 1))
+		require.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.hints`))
+	}
+	eventually(t, "claims cost what they did", func() bool { return m.of(next).pages < usual+50 })
+}
+
+// A hint that is committed late has a smaller number than others that are gone, and is read by the next claim.
+func TestHintsThatAreCommittedLateAreRead(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
+	knowing(t, s)
+	next := func(key string) {
+		enqueueKeyed(t, s, 1, key)
+		jobs := claimN(t, s, 1)
+		require.Len(t, jobs, 1)
+		_, err := s.Ack(t.Context(), acksOf(jobs))
+		require.NoError(t, err)
+	}
+	mark := func() int64 { return s.cursors.Plan("q").FirstRow() }
+	for range 20 {
+		next("a")
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		late := enqueueKeyed(t, s.InTx(tx), 1, "late")
+		for range 4 {
+			next("a")
+		}
+		before := mark()
+		require.NoError(t, tx.Commit())
+		jobs := claimN(t, s, 1)
+		require.Equal(t, late, jobIDs(jobs), "the mark was %d", before)
+		_, err = s.Ack(t.Context(), acksOf(jobs))
+		require.NoError(t, err)
+	}
+	eventually(t, "claims have begun behind the head", func() bool { next("a"); return mark() > 1 })
+}
+
 // Many jobs of a key leave one hint, unless an earlier one comes after a later one, or the hint is undone.
 func TestJobsOfAKeyShareAHint(t *testing.T) {
 	t.Parallel()

@@ -187,10 +187,11 @@ type queueLimits struct {
 func (c *claim) readLimits(t *txn) (q queueLimits, err error) {
 	var locked time.Time
 	asked, p := time.Now(), &c.policy
+	c.firstHint = c.plan.FirstRow()
 	err = t.each(func(rows *sql.Rows) error {
 		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Ordered, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted,
 			&q.firstSlot, &q.known, &c.hinted, &c.merges, &locked)
-	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
+	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue), c.firstHint)
 	c.counts, c.limited = p.MaxInFlight > 0, p.Limited()
 	c.admitted = c.limited // otherwise a later look may find that it is limited now
 	if p.Rate.N > 0 {
@@ -227,7 +228,7 @@ var admitQuery = `
 		FOR UPDATE
 	),
 	queue AS MATERIALIZED (
-		SELECT *, ` + isByKey + ` AND EXISTS (SELECT FROM {schema}.hints WHERE queue = $1) AS hinted
+		SELECT *, ` + isByKey + ` AND EXISTS (SELECT FROM {schema}.hints WHERE queue = $1 AND number >= $4) AS hinted
 		FROM (
 			SELECT * FROM counted
 			UNION ALL

@@ -93,6 +93,7 @@ func Later(p, other Position) Position {
 type Queue struct {
 	Lanes  [Lanes]Positions
 	Looked time.Time // when a look was last answered, by the process's monotonic clock
+	Rows   Rows      // its hints
 	Short  bool      // the latest claim found less than it asked for
 	Told   bool      // the store has been notified of claimable jobs since the latest look
 	Age    int       // how often positions had been forgotten before
