@@ -24,15 +24,25 @@ import (
 
 var update = flag.Bool("update", false, "update the expected output in testdata/script")
 
-// TestMain makes this binary run as several commands for scripts: live is the program, jobq is the program with normalized output,
-// seed creates a store, and exits runs a program and checks its exit code.
+// TestMain makes this binary run as several commands: live and jobq are the program, seed creates a store, and exits runs a program and
+// checks its exit code. In scripts, jobq normalizes its output.
 func TestMain(m *testing.M) {
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"jobq":  func() { os.Exit(runNormalized()) },
+		"jobq":  jobq,
 		"live":  Main,
 		"seed":  func() { os.Exit(seed(os.Args[1], os.Args[2:]...)) },
 		"exits": func() { os.Exit(exits(os.Args[1], os.Args[2:])) },
 	})
+}
+
+// inScript is the variable that is set in scripts.
+const inScript = "JOBQ_TEST_SCRIPT"
+
+func jobq() {
+	if os.Getenv(inScript) == "" {
+		Main()
+	}
+	os.Exit(runNormalized())
 }
 
 // withPostgres stops the Postgres server that a test has started.
@@ -87,6 +97,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TMPDIR", env.WorkDir+"/.tmp")
+			env.Setenv(inScript, "true")
 			return nil
 		},
 	})
