@@ -21,8 +21,9 @@ func (a *app) doctor() *cobra.Command {
 		Short: "find problems in a store and say how to fix them; fails if it finds any",
 		Long: "Find problems in a store and say how to fix them: expired leases that nobody recovers, queues without a worker, workers\n" +
 			"without a heartbeat, clocks that disagree, and a schema that is not this program's. Depending on the kind of store, also\n" +
-			"find missing indexes, damaged files, transactions that hold back vacuum, dead rows, a large log, unsafe settings and too\n" +
-			"few connections. Queues with the same problem are one finding, which names those that have waited longest.\n\n" +
+			"find missing indexes, damaged files, transactions that hold back vacuum, dead rows, a large log, unsafe settings, too few\n" +
+			"connections, and standbys that are missing, have no substitute or lag. Queues with the same problem are one finding, which\n" +
+			"names those that have waited longest.\n\n" +
 			"The command changes nothing, unless you add --repair. It then corrects the times of waiting jobs that were written while a\n" +
 			"clock was ahead, so that they are no longer due too late.",
 		Args: takesNone(),

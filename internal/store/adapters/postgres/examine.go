@@ -2,9 +2,8 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,11 +54,12 @@ type alarming struct {
 	snapshot    time.Duration // how long a transaction has held back vacuum
 	dead        int64         // how many rows of a table are dead, if these are more than the live ones
 	connections float64       // the share of all connections that is taken
+	behind      int64         // how many bytes of the log a standby lacks, or has to replay
 }
 
 // Examine looks for what slows claims down or endangers jobs: indexes, vacuum, durability, connections.
 func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
-	return s.examine(ctx, alarming{snapshot: 5 * time.Minute, dead: 100_000, connections: 0.9})
+	return s.examine(ctx, alarming{snapshot: 5 * time.Minute, dead: 100_000, connections: 0.9, behind: 256 << 20})
 }
 
 // Warnings is part of store.Warner.
@@ -164,37 +164,21 @@ func (s *Store) lookAtSettings(ctx context.Context, _ alarming) ([]store.Finding
 	return []store.Finding{{
 		Name:   "unsafe_setting",
 		Detail: "these server settings are off: " + strings.Join(off, ", "),
-		Advice: "turn on autovacuum, or claims slow down; turn on the others, or committed jobs are lost when the server or its power fails",
+		Advice: unsafeAdvice(off),
 	}}, nil
 }
 
-// lookAtStandbys looks for commits that wait for more standbys than are connected. synchronous_standby_names may begin with the
-// number it wants; the default is one. A user who may not read the statistics sees standbys without their state.
-func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding, error) {
-	var standbys struct {
-		Names          string
-		Wanted, Counts int
+// unsafeAdvice says what to do about the settings that are off.
+func unsafeAdvice(off []string) string {
+	const slow = "turn on autovacuum, or claims slow down"
+	const lost = "turn them on, or jobs that were answered are lost when the server or its power fails"
+	switch {
+	case !slices.Contains(off, "autovacuum"):
+		return lost
+	case len(off) == 1:
+		return slow
 	}
-	if err := s.db.GetContext(ctx, &standbys, `
-		SELECT names,
-			coalesce(substring(names FROM '(?i)^\s*(?:first\s|any\s)?\s*(\d+)\s*\(')::integer, 1) AS wanted,
-			(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) AS counts
-		FROM current_setting('synchronous_standby_names') AS names
-		WHERE names <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')`); err != nil {
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil
-		}
-		return nil, err
-	}
-	if standbys.Counts >= standbys.Wanted {
-		return nil, nil
-	}
-	return []store.Finding{{
-		Name: "no_standby",
-		Detail: fmt.Sprintf("synchronous_standby_names is %s, and %d of the %d standbys that commits wait for are connected: every call that writes "+
-			"waits until it is cancelled, and is then in doubt", standbys.Names, standbys.Counts, standbys.Wanted),
-		Advice: "connect a standby; or, if commits need not outlive this server, empty synchronous_standby_names and reload",
-	}}, nil
+	return slow + "; turn on the others, or jobs that were answered are lost when the server or its power fails"
 }
 
 func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Finding, error) {

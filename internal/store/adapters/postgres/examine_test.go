@@ -13,7 +13,7 @@ import (
 )
 
 // calm finds nothing that others on the same server cause.
-var calm = alarming{snapshot: time.Hour, dead: math.MaxInt64, connections: 1}
+var calm = alarming{snapshot: time.Hour, dead: math.MaxInt64, connections: 1, behind: math.MaxInt64}
 
 func findingsOf(t *testing.T, s *Store, a alarming) map[string]store.Finding {
 	t.Helper()
@@ -68,6 +68,9 @@ func TestExamineFindsUnsafeSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	assert.Contains(t, found[0].Detail, "synchronous_commit")
+	assert.NotContains(t, found[0].Advice, "autovacuum", "which is on")
+	assert.Equal(t, "turn on autovacuum, or claims slow down", unsafeAdvice([]string{"autovacuum"}))
+	assert.Contains(t, unsafeAdvice([]string{"autovacuum", "fsync"}), "turn on the others")
 }
 
 func TestExamineFindsThatConnectionsAreFew(t *testing.T) {

@@ -379,34 +379,6 @@ func (c *cutOff) rested() {
 	all.Wait()
 }
 
-// TestExamineFindsAMissingStandby: doctor says why calls hang before they do.
-func TestExamineFindsAMissingStandby(t *testing.T) {
-	primary, standby := replicated(t)
-	s := openOn(t, primary.DSN, "examined")
-	_, err := s.callers.ExecContext(t.Context(), `CREATE ROLE somebody LOGIN; GRANT USAGE ON SCHEMA jq TO somebody; GRANT ALL ON ALL TABLES IN SCHEMA jq TO somebody`)
-	require.NoError(t, err)
-	least := openOn(t, primary.DSN+" user=somebody", "somebody")
-	for _, one := range []*Store{s, least} {
-		assert.NotContains(t, findingsOf(t, one, calm), "no_standby")
-	}
-	_, err = s.callers.ExecContext(t.Context(), `ALTER SYSTEM SET synchronous_standby_names = 'ANY 2 (*)'`)
-	require.NoError(t, err)
-	reloaded(t, s, "ANY 2 (*)")
-	assert.Contains(t, findingsOf(t, s, calm)["no_standby"].Detail, "1 of the 2")
-	require.NoError(t, primary.Synchronous(t.Context(), true))
-	reloaded(t, s, "*")
-	require.NoError(t, standby.Detach(t.Context()))
-	for _, one := range []*Store{s, least} {
-		assert.Contains(t, findingsOf(t, one, calm)["no_standby"].Detail, "0 of the 1")
-	}
-	require.NoError(t, primary.Synchronous(t.Context(), false))
-	reloaded(t, s, "")
-	reloaded(t, least, "")
-	for _, one := range []*Store{s, least} {
-		assert.NotContains(t, findingsOf(t, one, calm), "no_standby")
-	}
-}
-
 // reloaded lets the sessions read the server's configuration anew.
 func reloaded(t *testing.T, s *Store, names string) {
 	t.Helper()
