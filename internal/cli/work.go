@@ -52,10 +52,10 @@ func (a *app) work() *cobra.Command {
 		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM. It then waits\n" +
 			"for running jobs, at most as long as --drain says; a second signal ends it at once.\n\n" +
 			"--exec: the program reads the payload from standard input. Its environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,\n" +
-			"JQ_QUEUE and JQ_ATTEMPT, but no credentials of the store: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are\n" +
-			"removed. Exit code 0 completes the job, with standard output as the result. 65 fails it without a retry, and 75 snoozes\n" +
-			"it. Any other code fails the attempt, with the end of standard error as the error, and the job is retried. When the lease\n" +
-			"of a job is lost, its program is stopped.\n\n" +
+			"JQ_QUEUE and JQ_ATTEMPT, and for the job of a schedule JQ_SCHEDULE and JQ_SCHEDULED_FOR, but no credentials of the store:\n" +
+			"JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are removed. Exit code 0 completes the job, with standard output\n" +
+			"as the result. 65 fails it without a retry, and 75 snoozes it. Any other code fails the attempt, with the end of standard\n" +
+			"error as the error, and the job is retried. When the lease of a job is lost, its program is stopped.\n\n" +
 			"--http: the worker POSTs the payload, with the headers Jq-Job-Id, Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt. A 2xx\n" +
 			"status completes the job, with the body as the result. 410 fails it without a retry. Any other status fails the attempt,\n" +
 			"and the job is retried. If you set " + webhookSecret + " (whsec_BASE64 or plain text), the worker signs requests as\n" +

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-ed332417/jq"
 )
@@ -23,11 +24,17 @@ func environment(inherited []string, run *jq.Run) []string {
 		"JQ_QUEUE="+run.Queue,
 		"JQ_ATTEMPT="+strconv.Itoa(run.Attempts),
 	)
+	if s := run.Scheduled(); s != nil {
+		env = append(env, "JQ_SCHEDULE="+s.Name, "JQ_SCHEDULED_FOR="+moment(s.For))
+	}
 	if run.Trace != "" {
 		env = append(env, "TRACEPARENT="+run.Trace)
 	}
 	return env
 }
+
+// moment returns the time of a schedule as programs and web servers get it.
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // opensStore has the variables, besides jq's own, that name the store's database or give access to it. They are those of libpq,
 // although the driver rejects some of them today. Variables that set requirements for a connection, such as PGSSLMODE, are not

@@ -2,11 +2,18 @@ package outside
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/store"
 )
+
+// scheduled is what a job has that a schedule has enqueued.
+func scheduled(name string, at time.Time) *store.Extras {
+	return (*store.Extras)(nil).WithScheduled(&store.Scheduled{Name: name, For: at})
+}
 
 func TestEnvironmentTellsOfTheJobAndHoldsNoSecret(t *testing.T) {
 	run := &jq.Run{Job: jq.Job{ID: 7, Token: 3, Kind: "send mail", Queue: "post", Attempts: 2}}
@@ -54,6 +61,8 @@ func TestEnvironmentTellsOfTheJobAndHoldsNoSecret(t *testing.T) {
 		}
 		assert.Equal(t, append(expected, own...), environment([]string{variable}, run), variable)
 	}
-	run.Trace = trace
+	run.Extras = scheduled("nightly/äß", time.Date(2026, 1, 2, 3, 0, 0, 0, time.FixedZone("", 3600)))
+	assert.Equal(t, append(own, "JQ_SCHEDULE=nightly/äß", "JQ_SCHEDULED_FOR=2026-01-02T02:00:00Z"), environment(nil, run))
+	run.Trace, run.Extras = trace, nil
 	assert.Equal(t, append(own, "TRACEPARENT="+trace), environment(nil, run))
 }

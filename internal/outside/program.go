@@ -48,8 +48,8 @@ const (
 const keptOfErrors = 8 << 10
 
 // Program returns a handler that runs a program for each job. The program reads the payload from its standard input. Its
-// environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND, JQ_QUEUE and JQ_ATTEMPT, and TRACEPARENT if the job has a trace. It does
-// not have jq's own settings, DATABASE_URL, or the PG* variables that name a database or give access to it. JQ_SERVER stays,
+// environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND, JQ_QUEUE and JQ_ATTEMPT, JQ_SCHEDULE and JQ_SCHEDULED_FOR if a schedule
+// enqueued the job, and TRACEPARENT if the job has a trace. It does not have jq's own settings, DATABASE_URL, or the PG* variables that name a database or give access to it. JQ_SERVER stays,
 // without user and password. How the program ends decides what becomes of the job:
 //
 //	exit 0     succeeded, with its standard output as the result

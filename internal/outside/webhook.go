@@ -38,8 +38,8 @@ type WebhookOptions struct {
 const keptOfAnswers = 2 << 10
 
 // Webhook returns a handler that sends each job to the URL: a POST whose body is the payload, with the headers Jq-Job-Id,
-// Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt, and traceparent if the job has a trace. In kind and queue, every byte that
-// is not visible ASCII, and every %, is percent-encoded. The answer decides what becomes of the job:
+// Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt, Jq-Schedule and Jq-Scheduled-For if a schedule enqueued the job, and traceparent
+// if the job has a trace. In names, every byte that is not visible ASCII, and every %, is percent-encoded. The answer decides what becomes of the job:
 //
 //	2xx        succeeded, with the body as the result
 //	410        dead
@@ -169,6 +169,10 @@ func (w *webhook) describe(h http.Header, run *jq.Run) {
 	h.Set("Jq-Kind", escaped(run.Kind))
 	h.Set("Jq-Queue", escaped(run.Queue))
 	h.Set("Jq-Attempt", strconv.Itoa(run.Attempts))
+	if s := run.Scheduled(); s != nil {
+		h.Set("Jq-Schedule", escaped(s.Name))
+		h.Set("Jq-Scheduled-For", moment(s.For))
+	}
 	if run.Trace != "" && escaped(run.Trace) == run.Trace {
 		h.Set("traceparent", run.Trace)
 	}

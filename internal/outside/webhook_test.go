@@ -58,6 +58,20 @@ func TestWebhookIsToldOfItsJob(t *testing.T) {
 	assert.Equal(t, want, got.Header)
 }
 
+func TestWebhookIsToldOfItsSchedule(t *testing.T) {
+	t.Parallel()
+	h := headersOf(jq.Job{Extras: scheduled("nightly/äß", time.Date(2026, 1, 2, 3, 0, 0, 0, time.FixedZone("", 3600)))})
+	assert.Equal(t, []string{"nightly/%C3%A4%C3%9F", "2026-01-02T02:00:00Z"}, []string{h.Get("Jq-Schedule"), h.Get("Jq-Scheduled-For")})
+	assert.NotContains(t, headersOf(jq.Job{}), "Jq-Schedule")
+}
+
+// headersOf returns the headers of the request for a job.
+func headersOf(job jq.Job) http.Header {
+	h := http.Header{}
+	(&webhook{o: WebhookOptions{Clock: clock.NewMock()}}).describe(h, &jq.Run{Job: job})
+	return h
+}
+
 // R31: what a web server answers decides what becomes of the job.
 func TestAnswerDecidesWhatBecomesOfTheJob(t *testing.T) {
 	t.Parallel()
