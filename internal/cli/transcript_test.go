@@ -71,7 +71,7 @@ const (
 	runOnce       manner = iota + 1
 	runUntilShown        // again until it prints what is shown
 	runBehind            // in the background
-	setVariable          // in the shell of every later command
+	inShell              // in the shell of every later command
 	skipBuild            // not at all: the test's own program stands for it
 )
 
@@ -94,7 +94,8 @@ var manners = []struct {
 	{"jobq workers", runUntilShown, ""},
 	{"jobq ", runOnce, ""},
 	{"cat ", runUntilShown, ""},
-	{"export ", setVariable, ""},
+	{"export ", inShell, ""},
+	{"umask ", inShell, ""},
 	{"curl localhost", runUntilShown, "curl"},
 	{"curl ", runOnce, "curl"},
 	{"python3 ", runOnce, "python3"},
@@ -190,7 +191,7 @@ func (p *transcript) step(s step) {
 		assert.Equal(p, want, got, s.command)
 	case runBehind:
 		p.serve(strings.TrimSuffix(command, " &"), want)
-	case setVariable:
+	case inShell:
 		assert.Empty(p, want, s.command)
 		p.exports += command + "\n"
 	case skipBuild:
@@ -353,7 +354,7 @@ func TestMannersOfCommands(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]manner{
 		"jobq serve --addr :7070": runBehind, "jobq workers": runUntilShown, "jobq work --exec cat": runBehind, "jobq enqueue a": runOnce,
-		"JQ_TOKEN=$(cat t) jobq enqueue a": runOnce, "python3 worker.py &": runBehind, "export JQ_SERVER=unix:a": setVariable,
+		"JQ_TOKEN=$(cat t) jobq enqueue a": runOnce, "python3 worker.py &": runBehind, "export JQ_SERVER=unix:a": inShell,
 		"rm -r /": 0, "jobqq": 0, "curling": 0,
 	} {
 		got, _ := mannerOf(command)
