@@ -43,8 +43,9 @@ func (r Ran) String() string {
 const drainLease = time.Hour
 
 // Drain runs the jobs of the store with the handlers, one after another in the test's goroutine, until no job is left that
-// could run. It does not wait for delays and backoffs: it moves the store's clock to the next due job. It leaves out jobs of
-// paused queues. The test fails if a kind has no handler, or if the drain does not end. Options may be nil.
+// could run. It does not wait for delays, backoffs and rates: it moves the store's clock to the next due job. It leaves out jobs of
+// paused queues, and cancels those that have expired. The test fails if a kind has no handler, or if the drain does not end. Options
+// may be nil.
 func Drain(t testing.TB, s *Store, handlers *jq.Handlers, options *DrainOptions) []Ran {
 	t.Helper()
 	d := &drain{store: s, client: jq.NewClient(s, nil), handlers: handlers}
@@ -69,6 +70,9 @@ type drain struct {
 
 func (d *drain) run(ctx context.Context) error {
 	for {
+		if err := d.settle(ctx); err != nil {
+			return err
+		}
 		queues, err := d.queues(ctx)
 		if err != nil {
 			return err
@@ -85,6 +89,17 @@ func (d *drain) run(ctx context.Context) error {
 			return err
 		}
 		d.store.Clock.Set(next)
+	}
+}
+
+// settle cancels expired jobs, as a server does.
+func (d *drain) settle(ctx context.Context) error {
+	const limit = 1000
+	for {
+		settled, err := d.store.Settle(ctx, limit)
+		if err != nil || len(settled) < limit {
+			return err
+		}
 	}
 }
 
@@ -136,16 +151,42 @@ func (d *drain) one(ctx context.Context, job jq.Job) error {
 	return nil
 }
 
-// nextDue returns when the next job of the queues becomes due, or zero if none will.
+// nextDue returns when to look again for a job of the queues, or zero if none will be claimable.
 func (d *drain) nextDue(ctx context.Context, queues []string) (time.Time, error) {
 	var next time.Time
 	for job, err := range d.client.Jobs(ctx, jq.Filter{States: []jq.State{jq.Ready, jq.Retrying}}) {
 		if err != nil {
 			return next, err
 		}
-		if slices.Contains(queues, job.Queue) && (next.IsZero() || job.Next().Before(next)) {
-			next = job.Next()
+		if !slices.Contains(queues, job.Queue) {
+			continue
+		}
+		at, err := d.claimable(ctx, job)
+		if err != nil {
+			return next, err
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	return next, nil
+}
+
+// claimable returns when to look again for a job that no claim has taken. If it is due, a limit of its queue holds it back: under a rate it
+// is claimable a while later, and under another limit when another job has run, or never.
+func (d *drain) claimable(ctx context.Context, job jq.Job) (time.Time, error) {
+	now := d.store.Clock.Now()
+	if due := job.Next(); due.After(now) {
+		return due, nil
+	}
+	policy, err := d.client.Policy(ctx, job.Queue)
+	if err != nil || policy.Rate.N == 0 {
+		return time.Time{}, err
+	}
+	for _, r := range d.ran { // the first claim that counts is the first to count no more
+		if room := r.At.Add(policy.Rate.Per); r.Queue == job.Queue && room.After(now) {
+			return room, nil
+		}
+	}
+	return now.Add(policy.Rate.Per), nil // the claims were the test's own
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
@@ -122,4 +123,65 @@ func TestDrainFailsForAnUnknownKind(t *testing.T) {
 	enqueue(t, s, welcome{"Ada"}, nil)
 	said := failure(t, func(t testing.TB) { jqtest.Drain(t, s, &jq.Handlers{}, nil) })
 	assert.Equal(t, `job 1: jq: no handler for kind "welcome"`, said)
+}
+
+func TestDrainCancelsWhatHasExpired(t *testing.T) {
+	s := jqtest.NewStore(t)
+	var handlers jq.Handlers
+	jq.Handle(&handlers, func(context.Context, *jq.Run, welcome) error { return errors.New("mail server away") })
+	enqueue(t, s, welcome{"too late"}, &jq.EnqueueOptions{ExpiresAt: jqtest.Epoch.Add(time.Minute)})
+	s.Advance(time.Hour)
+	enqueue(t, s, welcome{"too late to retry"}, &jq.EnqueueOptions{ExpiresAt: jqtest.Epoch.Add(61 * time.Minute), Backoff: jq.Backoff{Base: time.Hour}})
+
+	ran := jqtest.Drain(t, s, &handlers, nil)
+
+	require.Len(t, ran, 1)
+	assert.Equal(t, int64(2), ran[0].ID)
+	for _, job := range jqtest.RequireEnqueued(t, s, jqtest.Want{Times: 2}) {
+		assert.Equal(t, jq.Cancelled, job.State, "job %d", job.ID)
+	}
+}
+
+func TestDrainKeepsToLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy jq.Policy
+		want   []string
+	}{
+		"rate":    {jq.Policy{Rate: jq.Rate{N: 2, Per: time.Minute}}, []string{"1 at 0s", "2 at 0s", "3 at 1m0s", "1 at 1m0s"}},
+		"ordered": {jq.Policy{Ordered: true}, []string{"1 at 0s", "1 at 1s", "2 at 1s", "3 at 1s"}},
+		"none":    {jq.Policy{}, []string{"1 at 0s", "2 at 0s", "3 at 0s", "1 at 1s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := jqtest.NewStore(t)
+			_, err := jq.NewClient(s, nil).SetPolicy(t.Context(), "default", c.policy)
+			require.NoError(t, err)
+			var handlers jq.Handlers
+			jq.Handle(&handlers, func(_ context.Context, run *jq.Run, _ welcome) error {
+				if run.ID == 1 && run.Attempts == 1 {
+					return jq.RetryAfter(time.Second, errors.New("mail server away"))
+				}
+				return nil
+			})
+			for range 3 {
+				enqueue(t, s, welcome{"Ada"}, &jq.EnqueueOptions{LimitKey: "ada"})
+			}
+			var got []string
+			for _, ran := range jqtest.Drain(t, s, &handlers, nil) {
+				got = append(got, fmt.Sprint(ran.ID, " at ", ran.At.Sub(jqtest.Epoch)))
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// A job of the test's own, which it has not finished, takes the room of the others.
+func TestDrainEndsWhenALimitLeavesNoRoom(t *testing.T) {
+	s := jqtest.NewStore(t)
+	_, err := jq.NewClient(s, nil).SetPolicy(t.Context(), "default", jq.Policy{MaxInFlight: 1})
+	require.NoError(t, err)
+	enqueue(t, s, welcome{"Ada"}, nil)
+	enqueue(t, s, welcome{"Grace"}, nil)
+	_, err = s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: 1, Worker: "the test", TTL: time.Minute})
+	require.NoError(t, err)
+	assert.Empty(t, jqtest.Drain(t, s, &jq.Handlers{}, nil))
 }
