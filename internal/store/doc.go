@@ -2,9 +2,9 @@
 //
 // A store keeps jobs durably, leases each job to one worker at a time, and rejects every write that a worker makes after its
 // lease was ended. Every adapter implements [Store]. The small interfaces [Transactor], [Notifier], [QueueKeeper],
-// [PolicyKeeper], [Registry], [ScheduleKeeper], [Fencer], [Monitor], [ActivityReader] and [ActivityKeeper] are optional
-// abilities. Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the conformance
-// suite quotes it.
+// [PolicyKeeper], [Registry], [ScheduleKeeper], [GroupKeeper], [Fencer], [Monitor], [ActivityReader] and [ActivityKeeper] are
+// optional abilities. Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the
+// conformance suite quotes it.
 //
 // # The life of a job
 //
