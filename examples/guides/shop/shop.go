@@ -13,11 +13,13 @@ import (
 // Welcome is the payload of the mail to a new user.
 type Welcome struct{ Name string }
 
+// Kind is part of jq.Payload.
 func (Welcome) Kind() string { return "welcome" }
 
 // Reminder is the payload of the mail that follows a day later.
 type Reminder struct{ Name string }
 
+// Kind is part of jq.Payload.
 func (Reminder) Kind() string { return "reminder" }
 
 // ErrNoName says that a user has no name.

@@ -15,6 +15,7 @@ type Welcome struct {
 	Name string `json:"name"`
 }
 
+// Kind is part of both.
 func (Welcome) Kind() string { return "welcome" }
 
 // A WelcomeWorker sends the mail to a new user.

@@ -55,7 +55,7 @@ func within(t *testing.T) context.Context {
 }
 
 // sent receives what a handler sends, within the context.
-func sent(t *testing.T, ctx context.Context, mails <-chan string) string {
+func sent(ctx context.Context, t *testing.T, mails <-chan string) string {
 	t.Helper()
 	select {
 	case name := <-mails:
@@ -78,9 +78,9 @@ func TestBothAtOnce(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return signUpWithRiver(ctx, tx, old, "Ada") }))
-	assert.Equal(t, "Ada", sent(t, ctx, mails))
+	assert.Equal(t, "Ada", sent(ctx, t, mails))
 	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return signUp(ctx, tx, jq.NewClient(store, nil), "Grace") }))
-	assert.Equal(t, "Grace", sent(t, ctx, mails))
+	assert.Equal(t, "Grace", sent(ctx, t, mails))
 
 	require.NoError(t, server.Stop(ctx))
 	require.NoError(t, old.Stop(ctx))
