@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // shown is how many bytes of a value are shown.
 const shown = 300
 
 // Short is the value in words, cut to what is shown.
-func Short(v any) string { return shorten(fmt.Sprintf("%+v", cut(v))) }
+func Short(v any) string { return shorten(readable(fmt.Sprintf("%+v", cut(v)))) }
 
 func shorten(text string) string {
 	if len(text) > shown {
@@ -63,5 +66,27 @@ var zeroField = regexp.MustCompile(`\b[A-Za-z]+:(0001-01-01 00:00:00 \+0000 UTC|
 
 // brief is a request or an answer without the fields that are not set.
 func brief(v any) string {
-	return shorten(zeroField.ReplaceAllString(fmt.Sprintf("%+v", cut(v)), "$3"))
+	return shorten(readable(zeroField.ReplaceAllString(fmt.Sprintf("%+v", cut(v)), "$3")))
+}
+
+// document is a document as %+v writes it: by the numbers of its bytes.
+var document = regexp.MustCompile(`\b(Payload|Checkpoint|Progress|Result):\[[0-9]+( [0-9]+)*\]`)
+
+// readable returns the text with documents as text too, quoted if they have control characters or are not UTF-8.
+func readable(text string) string {
+	return document.ReplaceAllStringFunc(text, func(field string) string {
+		name, numbers, _ := strings.Cut(field, ":")
+		var doc []byte
+		for number := range strings.FieldsSeq(strings.Trim(numbers, "[]")) {
+			b, err := strconv.ParseUint(number, 10, 8)
+			if err != nil {
+				return field
+			}
+			doc = append(doc, byte(b))
+		}
+		if !utf8.Valid(doc) || strings.ContainsFunc(string(doc), func(r rune) bool { return r < ' ' }) {
+			return name + ":" + strconv.Quote(string(doc))
+		}
+		return name + ":" + string(doc)
+	})
 }

@@ -22,8 +22,25 @@ func TestLargeValuesAreShownAsSmallOnes(t *testing.T) {
 		[]any{store.Filter{IDs: make([]int64, 1000)}, 1, nil}, store.EnqueueRequest{Jobs: []store.NewJob{{Payload: doc}}},
 		map[string][]byte{"doc": doc}, store.ErrNotFound,
 	} {
-		assert.Equal(t, shorten(fmt.Sprintf("%+v", v)), Short(v))
-		assert.Equal(t, shorten(zeroField.ReplaceAllString(fmt.Sprintf("%+v", v), "$3")), brief(v))
+		assert.Equal(t, shorten(readable(fmt.Sprintf("%+v", v))), Short(v))
+		assert.Equal(t, shorten(readable(zeroField.ReplaceAllString(fmt.Sprintf("%+v", v), "$3"))), brief(v))
 	}
 	assert.Len(t, job.Payload, 1000, "the value stays as it is")
+}
+
+func TestDocumentsAreShownAsText(t *testing.T) {
+	for doc, want := range map[string]string{
+		`{"to": "Zoë"}`: `{Payload:{"to": "Zoë"} }`,
+		"{}\n":          `{Payload:"{}\n" }`,
+		"\xff":          `{Payload:"\xff" }`,
+		"{}":            `{Payload:{} }`,
+		"":              `{}`,
+	} {
+		assert.Equal(t, want, brief(struct {
+			Payload []byte
+			IDs     []int64
+		}{Payload: []byte(doc)}))
+	}
+	assert.Equal(t, "{IDs:[1 2]}", brief(struct{ IDs []int64 }{[]int64{1, 2}}))
+	assert.Equal(t, "{Result:[1 256]}", brief(struct{ Result []int64 }{[]int64{1, 256}}), "numbers that are no bytes")
 }
