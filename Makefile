@@ -12,7 +12,7 @@ demo: ## watch a worker crash, its job recovered, and its late answer refused
 test: ## run the tests under the race detector and print their figures: eight minutes on two cores
 	@scripts/test
 
-test-all: ## run the tests that take longer or need more: killed processes, a pooler, the pages in a browser, the module of the peers
+test-all: ## run the tests that take longer or need more: killed processes, a pooler, the pages in a browser, a release, the module of the peers
 	@scripts/test-all
 
 lint: ## check formatting, modules, vet and golangci-lint
@@ -48,7 +48,7 @@ mutants: ## plant faults in the code and list those that the tests miss, 40 minu
 kills: ## print which cases of the suite fail which broken stores, a minute. KILLS=all for those of other groups too, an hour
 	@go test ./internal/conformance -run '^TestKills$$' -kills $(or $(KILLS),group) -timeout 90m -count 1 -v
 
-release: ## build the program for each system into dist, with the version stamped
+release: ## build the files of a release into dist: archives, packages, SBOMs, checksums. VERSION=v0.2.0; default: that of the commit
 	@scripts/release
 
 clean: ## remove the files of the other targets

@@ -1,12 +1,8 @@
 package jq_test
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/release"
 )
 
 // A phrase stands in the text of one licence and of no other.
@@ -65,33 +63,15 @@ func TestLicencesOfWhatTheCommandLinks(t *testing.T) {
 	assert.Equal(t, want, got, "decide about what differs, then make the table of docs/licences.md this one:\n%s", table.String())
 }
 
-// linked are the folders of the modules that the command is linked from on any system of scripts/release.
+// linked are the folders of the modules that the command is linked from on any system of a release.
 func linked(t *testing.T) map[string]string {
 	t.Helper()
-	script, err := os.ReadFile("scripts/release")
-	require.NoError(t, err)
-	targets := regexp.MustCompile(`(?m)^for target in (.*); do$`).FindSubmatch(script)
-	require.NotNil(t, targets, "scripts/release does not say for which systems it builds")
 	folders := map[string]string{}
-	for target := range strings.FieldsSeq(string(targets[1])) {
-		system, processor, _ := strings.Cut(target, "/")
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", "./cmd/jobq")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor)
-		out, err := cmd.Output()
-		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-			require.NoError(t, err, string(failed.Stderr))
-		}
+	for _, system := range release.Systems {
+		modules, err := release.Linked(t.Context(), ".", system)
 		require.NoError(t, err)
-		for packages := json.NewDecoder(strings.NewReader(string(out))); ; {
-			var p struct{ Module *struct{ Path, Dir string } }
-			if err := packages.Decode(&p); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				require.NoError(t, err)
-			}
-			if p.Module != nil && p.Module.Path != module {
-				folders[p.Module.Path] = p.Module.Dir
-			}
+		for _, m := range modules {
+			folders[m.Path] = m.Dir
 		}
 	}
 	return folders
