@@ -89,7 +89,7 @@ type (
 	//	ByKind    = "kind"  // one row for each queue and kind
 	ActivityBy = store.ActivityBy
 
-	// An ActivityPage is the answer of Activity.
+	// An ActivityPage is the answer of Activity. Spans without activity are left out: a chart counts from From in steps of Step.
 	//
 	// Its fields:
 	//

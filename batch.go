@@ -27,7 +27,7 @@ type Batch struct {
 	OnEnd *Item
 }
 
-// Batched is the answer of [Client.EnqueueBatch].
+// Batched is the answer of [Client.EnqueueBatch]. Wait for OnSuccess or OnEnd to learn that the batch has ended.
 type Batched struct {
 	Group     string     // the name of the group
 	Jobs      []Enqueued // in the order of the items; a duplicate is not in the group

@@ -94,9 +94,9 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options 
 	return c.one(inTx(ctx, true), w, payload, options)
 }
 
-// An Item is a job for EnqueueMany.
+// An Item is a job for [Client.EnqueueMany], or for a [Batch].
 type Item struct {
-	Payload Payload
+	Payload Payload         // its kind selects the handler
 	Options *EnqueueOptions // may be nil
 }
 

@@ -1,13 +1,6 @@
 // Package jq is a durable job queue whose storage can be exchanged: memory for unit tests, SQLite for a single node,
 // Postgres for production, and adapters of your own that jqtest proves.
 //
-// # Promises
-//
-// A job is run at least once. Once it was enqueued it is never lost and never silently stuck: it ends as succeeded, as dead
-// with its error, or as cancelled. A worker claims a job under a lease and gets a token with it; it finishes the job with
-// that token. When the worker dies, the lease runs out and the job goes to another worker under a new token; when the first
-// one comes back, its late write is refused. So a finished job is finished once, by the worker that held it last.
-//
 // # Work
 //
 // The type of a payload names the kind of its jobs:
@@ -33,6 +26,13 @@
 //
 // Run works until the context ends, then lets its handlers finish. Close the store after it has returned. [Client.Wait] waits for
 // the end of a job and returns it with its result.
+//
+// # Promises
+//
+// A job is run at least once. Once it was enqueued it is never lost and never silently stuck: it ends as succeeded, as dead
+// with its error, or as cancelled. A worker claims a job under a lease and gets a token with it; it finishes the job with
+// that token. When the worker dies, the lease runs out and the job goes to another worker under a new token; when the first
+// one comes back, its late write is refused. So a finished job is finished once, by the worker that held it last.
 //
 // # Fail
 //

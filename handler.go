@@ -28,7 +28,7 @@ import (
 // why: [ErrLeaseLost], [ErrLeaseUnknown], [ErrCancelled], [ErrTimeout] or [ErrDrained].
 type HandlerFunc func(ctx context.Context, run *Run) error
 
-// A Middleware wraps handlers.
+// A Middleware wraps handlers, for example to log or to measure them: register it with [Handlers.Use], and call next in it.
 type Middleware func(next HandlerFunc) HandlerFunc
 
 // Handlers have a handler for each kind of job. The zero value is ready to use. Register all handlers before you give Handlers

@@ -178,7 +178,7 @@ type (
 	//	GroupStatus
 	Group = store.Group
 
-	// A GroupStatus is how a group is at one moment.
+	// A GroupStatus is how a group is at one moment. A group is over when it is neither open nor live.
 	//
 	// Its fields:
 	//
@@ -236,7 +236,7 @@ type (
 	//	Token int64 // given by the claim
 	Lease = store.Lease
 
-	// An Attempt records one claim of a job.
+	// An Attempt records one claim of a job. Read its Ending and Error to learn why the job was run again.
 	//
 	// Its fields:
 	//
@@ -248,7 +248,7 @@ type (
 	//	Error     string    // why it failed, or was put off
 	Attempt = store.Attempt
 
-	// An Ending is how an attempt ended.
+	// An Ending is how an attempt ended. Compare it with the constants.
 	//
 	// Its values:
 	//
@@ -276,7 +276,7 @@ type (
 	//	func (Backoff) Delay(id int64, retries int) time.Duration
 	Backoff = store.Backoff
 
-	// A Queue is a queue that has a job, is paused, or has a policy that sets something.
+	// A Queue is a queue that has a job, is paused, or has a policy that sets something. It needs no creation: enqueue a job to it.
 	//
 	// Its fields:
 	//
@@ -340,7 +340,7 @@ type (
 	//	func (Rate) Room(limit, claimed int, first, now time.Time) (jobs int, wait time.Duration)
 	Rate = store.Rate
 
-	// A Worker is what a worker process reports about itself, for people to read.
+	// A Worker is what a worker process reports about itself, for people to read. Look at Stale to find those that have died.
 	//
 	// Its fields:
 	//
@@ -416,7 +416,7 @@ type (
 	//	func (EnqueueRequest) KeyUsed() error
 	EnqueueRequest = store.EnqueueRequest
 
-	// Enqueued is the answer for one NewJob.
+	// Enqueued is the answer for one NewJob. Keep its ID to look the job up, to wait for it, or to cancel it.
 	//
 	// Its fields:
 	//
@@ -426,7 +426,7 @@ type (
 	//	Replaced  bool  // with Duplicate: that job was changed, as NewJob.Replace asks
 	Enqueued = store.Enqueued
 
-	// An Outcome is the result of one item of a call.
+	// An Outcome is the result of one item of a call. Its Err is nil unless the item was refused.
 	//
 	// Its fields:
 	//
@@ -443,7 +443,7 @@ type (
 	//	func (Outcome) Err() error
 	Outcome = store.Outcome
 
-	// A Status says how one item of a call ended.
+	// A Status says how one item of a call ended. Compare it with the constants, or ask [Outcome.Err].
 	//
 	// Its values:
 	//
@@ -455,7 +455,7 @@ type (
 	//	StatusDuplicate  = "duplicate"   // Requeue: another job holds the unique key
 	Status = store.Status
 
-	// Recovered is one lease that was ended, and its job afterwards.
+	// Recovered is one lease that was ended, and its job afterwards. Log it: its worker has died, or could not reach the store.
 	//
 	// Its fields:
 	//
@@ -468,7 +468,7 @@ type (
 	//	Next   time.Time // when the job is due again
 	Recovered = store.Recovered
 
-	// Settled is one job that Settle has changed, as it is afterwards.
+	// Settled is one job that Settle has changed, as it is afterwards. Look at State to tell a job that ended from one that may begin.
 	//
 	// Its fields:
 	//
@@ -522,7 +522,7 @@ type (
 	//	func (Filter) CheckReschedule(at time.Time, limit int) error
 	Filter = store.Filter
 
-	// A Page asks for one page of a listing.
+	// A Page asks for one page of a listing. Leave Cursor empty first, and set it to Next of each page until that is empty.
 	//
 	// Its fields:
 	//
@@ -543,7 +543,7 @@ type (
 	//	Next string // cursor of the next page; empty on the last page
 	JobPage = store.JobPage
 
-	// Counts is the answer of Count.
+	// Counts is the answer of Count. Its Total adds up all queues and phases.
 	//
 	// Its fields:
 	//
@@ -556,7 +556,7 @@ type (
 	//	func (Counts) Total() (sum int64)
 	Counts = store.Counts
 
-	// A QueueCount counts the matching jobs of one queue.
+	// A QueueCount counts the matching jobs of one queue. To alert on a queue that is behind, compare OldestDue with [Counts].Now.
 	//
 	// Its fields:
 	//
@@ -602,14 +602,14 @@ type (
 
 // The states of a job. Retrying and Dead are the two faces of Failed.
 const (
-	Blocked   = store.Blocked
-	Ready     = store.Ready
-	InFlight  = store.InFlight
-	Succeeded = store.Succeeded
-	Failed    = store.Failed
-	Retrying  = store.Retrying
-	Dead      = store.Dead
-	Cancelled = store.Cancelled
+	Blocked   = store.Blocked   // waits for other jobs, and is not claimed before they have ended
+	Ready     = store.Ready     // is claimed once RunAt is due
+	InFlight  = store.InFlight  // a worker holds it by a lease
+	Succeeded = store.Succeeded // ended: its handler returned nil
+	Failed    = store.Failed    // Retrying or Dead: only State has it, look at Phase
+	Retrying  = store.Retrying  // failed, and is claimed again once RetryAt is due
+	Dead      = store.Dead      // ended: it failed, and is not retried; Requeue makes it ready again
+	Cancelled = store.Cancelled // ended: somebody cancelled it
 )
 
 // The endings of an [Attempt].
@@ -625,7 +625,7 @@ const (
 
 // The statuses of an [Outcome]. Package contract has those of heartbeats as well.
 const (
-	StatusOK         = store.StatusOK
+	StatusOK         = store.StatusOK         // the call has done what it says
 	StatusStale      = store.StatusStale      // the lease was ended by someone else, or by its holder in another way
 	StatusNotFound   = store.StatusNotFound   // there is no such job, or no longer
 	StatusInvalid    = store.StatusInvalid    // the item breaks a limit
@@ -635,10 +635,10 @@ const (
 
 // KeepForEver is a retention of a [Policy], and the others are those of a queue whose policy does not set them.
 const (
-	KeepForEver            = store.KeepForEver
-	DefaultRetainSucceeded = store.DefaultRetainSucceeded
-	DefaultRetainCancelled = store.DefaultRetainCancelled
-	DefaultRetainDead      = store.DefaultRetainDead
+	KeepForEver            = store.KeepForEver            // until somebody deletes them
+	DefaultRetainSucceeded = store.DefaultRetainSucceeded // a day
+	DefaultRetainCancelled = store.DefaultRetainCancelled // a week
+	DefaultRetainDead      = store.DefaultRetainDead      // for ever
 )
 
 // The errors, by errors.Is.

@@ -19,19 +19,19 @@ import (
 //
 // The kind is stored with the job, so do not change it when you rename the type.
 type Payload interface {
-	Kind() string
+	Kind() string // selects the handler; Handle asks a zero value for it
 }
 
 // A Defaulter is a payload that sets options for all jobs of its kind, such as a queue or a retry policy.
 type Defaulter interface {
 	Payload
-	Defaults() EnqueueOptions
+	Defaults() EnqueueOptions // what a call leaves open
 }
 
 // Raw is a payload whose kind is known only when the program runs. The document is JSON and is kept byte for byte.
 type Raw struct {
-	Name     string // the kind
-	Document json.RawMessage
+	Name     string          // the kind
+	Document json.RawMessage // the payload
 }
 
 // Kind returns the name.
@@ -102,10 +102,10 @@ type EnqueueOptions struct {
 	Trace string
 }
 
-// Defaults of [EnqueueOptions].
+// What [EnqueueOptions] and a [Defaulter] leave open.
 const (
-	DefaultQueue      = "default"
-	DefaultMaxRetries = 20
+	DefaultQueue      = "default" // the queue of a job for which nobody chose one
+	DefaultMaxRetries = 20        // how often such a job is retried, before it is dead
 )
 
 // DefaultBackoff is one second, doubled each time, up to an hour, shortened by up to 10 % at random.

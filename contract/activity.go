@@ -108,7 +108,7 @@ type (
 	//	ByKind    = "kind"  // one row for each queue and kind
 	ActivityBy = store.ActivityBy
 
-	// An ActivityPage is the answer of Activity.
+	// An ActivityPage is the answer of Activity. Spans without activity are left out: a chart counts from From in steps of Step.
 	//
 	// Its fields:
 	//
@@ -158,9 +158,9 @@ const (
 
 // The limits of activity.
 const (
-	MaxActivity     = store.MaxActivity
-	MaxFineActivity = store.MaxFineActivity
-	MaxActivityNum  = store.MaxActivityNum
+	MaxActivity     = store.MaxActivity     // how long activity is kept
+	MaxFineActivity = store.MaxFineActivity // how long it is kept by the minute; older activity is kept by the hour
+	MaxActivityNum  = store.MaxActivityNum  // each number of an Activity
 )
 
 // ActivityWidths are the lengths of time for which a store that adds up rows should keep them. See [ActivityFilter.Parts].

@@ -1,6 +1,13 @@
 // Package contract is for authors of stores. It has all types, errors and limits of the contract, and the code that every store
 // should share. Package jqtest tests a store. You need no other package of jq.
 //
+//	func (s *Store) Ack(ctx context.Context, acks []contract.Ack) ([]contract.Outcome, error) {
+//		if err := contract.CheckAcks(acks); err != nil {
+//			return nil, err
+//		}
+//		// under the store's lock, or in a transaction, for each:
+//		outcomes[i] = record.Ack(ack, ack.Refused(), now)
+//
 // The contract itself is the documentation of [Store] and its package. Read it with
 //
 //	go doc -all github.com/seed-ed332417/jq/internal/store
@@ -37,82 +44,82 @@ var (
 
 // The ways in which a holder ends its lease. Fail, Never and After count as one.
 const (
-	NotFinished       = store.NotFinished // not ended by its holder
-	FinishedByAck     = store.FinishedByAck
-	FinishedByFail    = store.FinishedByFail
-	FinishedBySnooze  = store.FinishedBySnooze
-	FinishedByRelease = store.FinishedByRelease
+	NotFinished       = store.NotFinished       // not ended by its holder
+	FinishedByAck     = store.FinishedByAck     // Ack
+	FinishedByFail    = store.FinishedByFail    // NAck with Fail, Never or After
+	FinishedBySnooze  = store.FinishedBySnooze  // NAck with Snooze
+	FinishedByRelease = store.FinishedByRelease // NAck with Release
 )
 
 // The states of a job. Retrying and Dead are the two faces of Failed.
 const (
-	Blocked   = store.Blocked
-	Ready     = store.Ready
-	InFlight  = store.InFlight
-	Succeeded = store.Succeeded
-	Failed    = store.Failed
-	Retrying  = store.Retrying
-	Dead      = store.Dead
-	Cancelled = store.Cancelled
+	Blocked   = store.Blocked   // waits for other jobs, and is not claimed before they have ended
+	Ready     = store.Ready     // is claimed once RunAt is due
+	InFlight  = store.InFlight  // a worker holds it by a lease
+	Succeeded = store.Succeeded // ended: its handler returned nil
+	Failed    = store.Failed    // Retrying or Dead: see Job.Phase
+	Retrying  = store.Retrying  // failed, and is claimed again once RetryAt is due
+	Dead      = store.Dead      // ended: it failed, and is not retried; Requeue makes it ready again
+	Cancelled = store.Cancelled // ended: somebody cancelled it
 )
 
 // KeepForEver is a retention of a [Policy], and the others are those of a queue whose policy does not set them.
 const (
-	KeepForEver            = store.KeepForEver
-	DefaultRetainSucceeded = store.DefaultRetainSucceeded
-	DefaultRetainCancelled = store.DefaultRetainCancelled
-	DefaultRetainDead      = store.DefaultRetainDead
+	KeepForEver            = store.KeepForEver            // until somebody deletes them
+	DefaultRetainSucceeded = store.DefaultRetainSucceeded // a day
+	DefaultRetainCancelled = store.DefaultRetainCancelled // a week
+	DefaultRetainDead      = store.DefaultRetainDead      // for ever
 )
 
 // The limits.
 const (
-	Resolution       = store.Resolution
-	MaxItems         = store.MaxItems
-	MaxCallBytes     = store.MaxCallBytes
-	MaxAnswerBytes   = store.MaxAnswerBytes
-	MaxPageNames     = store.MaxPageNames
-	MaxPageTemplates = store.MaxPageTemplates
-	MaxTemplateBytes = store.MaxTemplateBytes
-	MaxFirings       = store.MaxFirings
-	MaxLateness      = store.MaxLateness
-	MaxJobBytes      = store.MaxJobBytes
-	MaxNameBytes     = store.MaxNameBytes
-	MaxDocBytes      = store.MaxDocBytes
-	MaxErrorBytes    = store.MaxErrorBytes
-	MaxTags          = store.MaxTags
-	MaxWaits         = store.MaxWaits
-	MaxOpen          = store.MaxOpen
-	MaxCallWaits     = store.MaxCallWaits
-	SettledByCall    = store.SettledByCall
-	LinkAwaited      = store.LinkAwaited
-	LinkWaits        = store.LinkWaits
-	MaxPatterns      = store.MaxPatterns
-	MinPriority      = store.MinPriority
-	MaxPriority      = store.MaxPriority
-	MaxRetryLimit    = store.MaxRetryLimit
-	MaxDuration      = store.MaxDuration
-	MaxAttemptsKept  = store.MaxAttemptsKept
-	RequestKeyLife   = store.RequestKeyLife
-	WorkerLife       = store.WorkerLife
-	MinRetention     = store.MinRetention
-	MaxLimit         = store.MaxLimit
-	MaxKeyLimit      = store.MaxKeyLimit
-	MaxRate          = store.MaxRate
-	MinPer           = store.MinPer
-	MaxPer           = store.MaxPer
-	FenceStep        = store.FenceStep
-	MaxEpoch         = store.MaxEpoch
-	MaxSetBack       = store.MaxSetBack
-	DefaultMaxLease  = store.DefaultMaxLease
+	Resolution       = store.Resolution       // of all times and durations: see Truncate
+	MaxItems         = store.MaxItems         // items of a call
+	MaxCallBytes     = store.MaxCallBytes     // documents of a call
+	MaxAnswerBytes   = store.MaxAnswerBytes   // documents of a page, and of each lane of a claim
+	MaxPageNames     = store.MaxPageNames     // bytes of the queue names of the workers of a page; any single worker fits
+	MaxPageTemplates = store.MaxPageTemplates // bytes of the payloads of the schedules of a page
+	MaxTemplateBytes = store.MaxTemplateBytes // the payload of the job of a schedule
+	MaxFirings       = store.MaxFirings       // items of a Fire
+	MaxLateness      = store.MaxLateness      // how late a time of a schedule with CatchUpSkip may be
+	MaxJobBytes      = store.MaxJobBytes      // all documents of a job
+	MaxNameBytes     = store.MaxNameBytes     // a name of a queue, kind, key, tag, worker, trace or host
+	MaxDocBytes      = store.MaxDocBytes      // a payload, result, checkpoint or progress
+	MaxErrorBytes    = store.MaxErrorBytes    // an error text: see CleanError
+	MaxTags          = store.MaxTags          // tags of a job
+	MaxWaits         = store.MaxWaits         // waits of a job
+	MaxOpen          = store.MaxOpen          // groups that a call opens
+	MaxCallWaits     = store.MaxCallWaits     // waits of a call
+	SettledByCall    = store.SettledByCall    // jobs that a call changes beside those that it is about: see Settle
+	LinkAwaited      = store.LinkAwaited      // a Links: another job waits for it, or has waited for it
+	LinkWaits        = store.LinkWaits        // a Links: it waits for another job, or has waited for one
+	MaxPatterns      = store.MaxPatterns      // queue patterns of a filter
+	MinPriority      = store.MinPriority      // claimed last
+	MaxPriority      = store.MaxPriority      // claimed first
+	MaxRetryLimit    = store.MaxRetryLimit    // of MaxRetries
+	MaxDuration      = store.MaxDuration      // any duration: ten years
+	MaxAttemptsKept  = store.MaxAttemptsKept  // the latest attempts of a job, which stay in its history
+	RequestKeyLife   = store.RequestKeyLife   // how long a request key is remembered
+	WorkerLife       = store.WorkerLife       // how long a worker is listed after its last heartbeat
+	MinRetention     = store.MinRetention     // the shortest retention of a Policy
+	MaxLimit         = store.MaxLimit         // Policy.MaxInFlight
+	MaxKeyLimit      = store.MaxKeyLimit      // Policy.MaxPerKey
+	MaxRate          = store.MaxRate          // Rate.N
+	MinPer           = store.MinPer           // Rate.Per
+	MaxPer           = store.MaxPer           // Rate.Per
+	FenceStep        = store.FenceStep        // tokens and ids of one epoch: see Floor
+	MaxEpoch         = store.MaxEpoch         // the last epoch whose tokens and ids fit in 63 bits
+	MaxSetBack       = store.MaxSetBack       // how far a clock may go back before the store follows it: see Present
+	DefaultMaxLease  = store.DefaultMaxLease  // the longest lease, unless the store has another MaxLease: see CheckLease
 )
 
 // The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
 const (
-	Fail    = store.Fail
-	Never   = store.Never
-	After   = store.After
-	Snooze  = store.Snooze
-	Release = store.Release
+	Fail    = store.Fail    // retry after the backoff of the job
+	Never   = store.Never   // no retry
+	After   = store.After   // retry after Delay
+	Snooze  = store.Snooze  // claimable again after Delay
+	Release = store.Release // claimable again at once; the claim does not count as an attempt
 )
 
 // The endings of an attempt, each with the call that writes it.
@@ -128,7 +135,7 @@ const (
 
 // The statuses of an outcome.
 const (
-	StatusOK         = store.StatusOK
+	StatusOK         = store.StatusOK         // the call has done what it says
 	StatusStale      = store.StatusStale      // the lease was ended by someone else, or by its holder in another way
 	StatusNotFound   = store.StatusNotFound   // the job does not exist, or no longer exists
 	StatusInvalid    = store.StatusInvalid    // the item breaks a limit

@@ -279,7 +279,7 @@ type (
 	//	GroupStatus
 	Group = store.Group
 
-	// A GroupStatus is how a group is at one moment.
+	// A GroupStatus is how a group is at one moment. A group is over when it is neither open nor live.
 	//
 	// Its fields:
 	//
@@ -595,7 +595,7 @@ type (
 	//	Token int64 // given by the claim
 	Lease = store.Lease
 
-	// An Attempt records one claim of a job.
+	// An Attempt records one claim of a job. Read its Ending and Error to learn why the job was run again.
 	//
 	// Its fields:
 	//
@@ -607,7 +607,7 @@ type (
 	//	Error     string    // why it failed, or was put off
 	Attempt = store.Attempt
 
-	// An Ending is how an attempt ended.
+	// An Ending is how an attempt ended. Compare it with the constants.
 	//
 	// Its values:
 	//
@@ -645,7 +645,7 @@ type (
 	//	Delay  time.Duration // the wait, if After is set
 	Failure = store.Failure
 
-	// A Queue is a queue that has a job, is paused, or has a policy that sets something.
+	// A Queue is a queue that has a job, is paused, or has a policy that sets something. It needs no creation: enqueue a job to it.
 	//
 	// Its fields:
 	//
@@ -730,7 +730,7 @@ type (
 	//	Jobs int       // how many
 	Claimed = store.Claimed
 
-	// A Worker is what a worker process reports about itself, for people to read.
+	// A Worker is what a worker process reports about itself, for people to read. Look at Stale to find those that have died.
 	//
 	// Its fields:
 	//
@@ -867,7 +867,7 @@ type (
 	//	func (EnqueueRequest) KeyUsed() error
 	EnqueueRequest = store.EnqueueRequest
 
-	// Enqueued is the answer for one NewJob.
+	// Enqueued is the answer for one NewJob. Keep its ID to look the job up, to wait for it, or to cancel it.
 	//
 	// Its fields:
 	//
@@ -955,7 +955,7 @@ type (
 	//	func (Save) Check() error
 	Save = store.Save
 
-	// An Outcome is the result of one item of a call.
+	// An Outcome is the result of one item of a call. Its Err is nil unless the item was refused.
 	//
 	// Its fields:
 	//
@@ -972,7 +972,7 @@ type (
 	//	func (Outcome) Err() error
 	Outcome = store.Outcome
 
-	// A Status says how one item of a call ended.
+	// A Status says how one item of a call ended. Compare it with the constants, or ask [Outcome.Err].
 	//
 	// Its values:
 	//
@@ -1018,7 +1018,7 @@ type (
 	//	func (FenceRequest) Raised(epoch, lastID int64) (int64, error)
 	FenceRequest = store.FenceRequest
 
-	// Recovered is one lease that was ended, and its job afterwards.
+	// Recovered is one lease that was ended, and its job afterwards. Log it: its worker has died, or could not reach the store.
 	//
 	// Its fields:
 	//
@@ -1031,7 +1031,7 @@ type (
 	//	Next   time.Time // when the job is due again
 	Recovered = store.Recovered
 
-	// Settled is one job that Settle has changed, as it is afterwards.
+	// Settled is one job that Settle has changed, as it is afterwards. Look at State to tell a job that ended from one that may begin.
 	//
 	// Its fields:
 	//
@@ -1102,7 +1102,7 @@ type (
 	//	func (WorkerFilter) Check() error
 	WorkerFilter = store.WorkerFilter
 
-	// A Page asks for one page of a listing.
+	// A Page asks for one page of a listing. Leave Cursor empty first, and set it to Next of each page until that is empty.
 	//
 	// Its fields:
 	//
@@ -1131,7 +1131,7 @@ type (
 	//	Next    string   // cursor of the next page; empty on the last page
 	WorkerPage = store.WorkerPage
 
-	// Counts is the answer of Count.
+	// Counts is the answer of Count. Its Total adds up all queues and phases.
 	//
 	// Its fields:
 	//
@@ -1160,7 +1160,7 @@ type (
 	//	OldestDue time.Time // earliest due time of its due jobs
 	QueueDue = store.QueueDue
 
-	// A QueueCount counts the matching jobs of one queue.
+	// A QueueCount counts the matching jobs of one queue. To alert on a queue that is behind, compare OldestDue with [Counts].Now.
 	//
 	// Its fields:
 	//

@@ -38,7 +38,8 @@ type Options struct {
 	ChildSpans bool
 }
 
-// Telemetry has a middleware for clients, Enqueue, and a middleware for handlers, Handle.
+// Telemetry has a middleware for clients, Enqueue, and a middleware for handlers, Handle. Give the one to [jq.ClientOptions], and the other to
+// [jq.Handlers.Use].
 type Telemetry struct {
 	tracer trace.Tracer
 	child  bool

@@ -31,6 +31,33 @@ func (noTest) Helper()           {}
 func (noTest) Fatal(args ...any) { log.Fatal(args...) }
 func (noTest) Cleanup(func())    {}
 
+// The jobs are on the connections of the application's own pool.
+func Example() {
+	ctx := context.Background()
+	dsn := pgtest.DSN(noTest{}) // postgres://user:password@host/database
+	schema := pgtest.NewSchema()
+	defer func() { _ = pgtest.Drop(dsn, schema) }()
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	store, err := jqpgx.Open(ctx, pool, &postgres.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }() // before the pool
+
+	client := jq.NewClient(store, nil)
+	added, err := client.Enqueue(ctx, Ship{Order: 17}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	job, err := client.Get(ctx, added.ID)
+	fmt.Println(job.State, string(job.Payload), err)
+	// Output: ready {"Order":17} <nil>
+}
+
 // An order, its job and the schedule of the nightly report stand or fall together.
 func ExampleTx() {
 	ctx, stop := context.WithCancel(context.Background())

@@ -71,10 +71,12 @@ type Options struct {
 	MaxLabels int
 }
 
-// The default bounds of the histograms, in seconds: from one millisecond to one hour, and from one millisecond to 15 minutes.
+// The default bounds of the histograms, in seconds. Append to a copy of them in [Options], to see longer times.
 var (
+	// DefaultWaitBuckets are for how long jobs wait: one millisecond to one hour.
 	DefaultWaitBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
-	DefaultRunBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
+	// DefaultRunBuckets are for how long handlers run: one millisecond to 15 minutes.
+	DefaultRunBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
 )
 
 // New returns the metrics of a store. Options may be nil.

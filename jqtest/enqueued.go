@@ -19,11 +19,11 @@ type Want struct {
 	// Kind is for jobs whose payload does not matter. It is ignored if Payload is set.
 	Kind string
 
-	Queue     string
+	Queue     string        // the name of the job's queue
 	Delay     time.Duration // from enqueueing to the time it is due
-	UniqueKey string
-	LimitKey  string
-	Tags      []string // the job must have all of these
+	UniqueKey string        // the job's, as a whole
+	LimitKey  string        // the job's, as a whole
+	Tags      []string      // the job must have all of these
 
 	// Priority must be the job's priority, if it is set: new(3).
 	Priority *int

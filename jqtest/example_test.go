@@ -21,6 +21,26 @@ func signUp(ctx context.Context, store jq.Store, name string) error {
 // t stands for the t of a test.
 var t testing.TB = exampleT{}
 
+// A test in three steps: call the code, look for its jobs, and run them.
+func Example() {
+	store := jqtest.NewStore(t)
+	if err := signUp(t.Context(), store, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	jqtest.RequireEnqueued(t, store, jqtest.Want{Payload: welcome{Name: "Ada"}})
+
+	var handlers jq.Handlers
+	jq.Handle(&handlers, func(_ context.Context, _ *jq.Run, w welcome) error {
+		fmt.Println("Welcome,", w.Name)
+		return nil
+	})
+	ran := jqtest.Drain(t, store, &handlers, nil) // moves the clock by the hour that the job is delayed
+	fmt.Println(ran[0].After.Phase(), ran[0].At.Sub(jqtest.Epoch))
+	// Output:
+	// Welcome, Ada
+	// succeeded 1h0m0s
+}
+
 func ExampleRequireEnqueued() {
 	store := jqtest.NewStore(t)
 	if err := signUp(t.Context(), store, "Ada"); err != nil {

@@ -12,10 +12,11 @@ import (
 // Epoch is the time at which a new test store starts. It is a full hour, so that times are easy to read.
 var Epoch = time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-// A Store keeps jobs in memory. Its clock moves only when the test moves it.
+// A Store keeps jobs in memory. Its clock moves only when the test moves it, by Advance or [Drain]. Give it to the code under test as its
+// jq.Store.
 type Store struct {
 	*jq.MemoryStore
-	Clock *clock.Mock
+	Clock *clock.Mock // set it, or move it by Advance
 }
 
 // NewStore returns an empty store whose time is Epoch. The store is closed when the test ends.

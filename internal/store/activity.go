@@ -116,7 +116,7 @@ const (
 	ByKind    ActivityBy = "kind"  // one row for each queue and kind
 )
 
-// An ActivityPage is the answer of Activity.
+// An ActivityPage is the answer of Activity. Spans without activity are left out: a chart counts from From in steps of Step.
 type ActivityPage struct {
 	Now   time.Time     // the store's now
 	From  time.Time     // begin of the first span, even if nothing happened in it

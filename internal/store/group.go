@@ -14,7 +14,7 @@ type Group struct {
 	GroupStatus
 }
 
-// A GroupStatus is how a group is at one moment.
+// A GroupStatus is how a group is at one moment. A group is over when it is neither open nor live.
 type GroupStatus struct {
 	Open    bool `json:"open,omitempty"`    // jobs are still to come
 	Live    bool `json:"live,omitempty"`    // a job in it has not ended

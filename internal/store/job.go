@@ -240,7 +240,7 @@ type Lease struct {
 	Token int64 `json:"token,string"` // given by the claim
 }
 
-// An Attempt records one claim of a job.
+// An Attempt records one claim of a job. Read its Ending and Error to learn why the job was run again.
 type Attempt struct {
 	Token     int64     `json:"token,omitempty,string"` // token of its lease
 	Worker    string    `json:"worker"`                 // who claimed the job
@@ -250,7 +250,7 @@ type Attempt struct {
 	Error     string    `json:"error,omitempty"`        // why it failed, or was put off
 }
 
-// An Ending is how an attempt ended.
+// An Ending is how an attempt ended. Compare it with the constants.
 type Ending string
 
 // The endings, each with the call that writes it.

@@ -75,7 +75,7 @@ type EnqueueRequest struct {
 // RequestKeyLife is how long a request key is remembered.
 const RequestKeyLife = 24 * time.Hour
 
-// Enqueued is the answer for one NewJob.
+// Enqueued is the answer for one NewJob. Keep its ID to look the job up, to wait for it, or to cancel it.
 type Enqueued struct {
 	ID        int64 `json:"id,string"`           // id of the new job, or of the job that holds the unique key
 	State     State `json:"state,omitempty"`     // state of that job at that moment; empty if it was deleted and still holds its key
@@ -145,7 +145,7 @@ type Save struct {
 	Progress   []byte // a JSON document for people
 }
 
-// An Outcome is the result of one item of a call.
+// An Outcome is the result of one item of a call. Its Err is nil unless the item was refused.
 type Outcome struct {
 	ID     int64     `json:"id,string"`              // of the job
 	Status Status    `json:"status"`                 // what became of the item
@@ -155,7 +155,7 @@ type Outcome struct {
 	Reason string    `json:"reason,omitempty"`       // for people: why the item is invalid, or which job holds the key
 }
 
-// A Status says how one item of a call ended.
+// A Status says how one item of a call ended. Compare it with the constants, or ask [Outcome.Err].
 type Status string
 
 // The statuses. Only stale is worth a warning.
@@ -200,7 +200,7 @@ type RecoverRequest struct {
 	Grace time.Duration // how long after its expiry a lease is left alone
 }
 
-// Recovered is one lease that was ended, and its job afterwards.
+// Recovered is one lease that was ended, and its job afterwards. Log it: its worker has died, or could not reach the store.
 type Recovered struct {
 	ID     int64     `json:"id,string"`     // of the job
 	Queue  string    `json:"queue"`         // of the job
@@ -211,7 +211,7 @@ type Recovered struct {
 	Next   time.Time `json:"next,omitzero"` // when the job is due again
 }
 
-// Settled is one job that Settle has changed, as it is afterwards.
+// Settled is one job that Settle has changed, as it is afterwards. Look at State to tell a job that ended from one that may begin.
 type Settled struct {
 	ID    int64  `json:"id,string"`    // of the job
 	Queue string `json:"queue"`        // of the job
@@ -228,7 +228,7 @@ func SettledOf(j *Job) Settled {
 	return Settled{j.ID, j.Queue, j.Kind, j.State, j.Token, j.State == Cancelled && !at.IsZero() && !at.After(j.FinishedAt)}
 }
 
-// A Page asks for one page of a listing.
+// A Page asks for one page of a listing. Leave Cursor empty first, and set it to Next of each page until that is empty.
 type Page struct {
 	Limit  int    // 1 to 1,000
 	Cursor string // empty for the first page, otherwise Next of the previous page
@@ -240,7 +240,7 @@ type JobPage struct {
 	Next string `json:"next,omitempty"` // cursor of the next page; empty on the last page
 }
 
-// Counts is the answer of Count.
+// Counts is the answer of Count. Its Total adds up all queues and phases.
 type Counts struct {
 	Now    time.Time    `json:"now"`    // the store's now
 	Queues []QueueCount `json:"queues"` // queues with a matching job, in bytewise order of name
@@ -256,7 +256,7 @@ func (c Counts) Total() (sum int64) {
 	return sum
 }
 
-// A QueueCount counts the matching jobs of one queue.
+// A QueueCount counts the matching jobs of one queue. To alert on a queue that is behind, compare OldestDue with [Counts].Now.
 type QueueCount struct {
 	Queue     string          `json:"queue"`               // its name
 	Jobs      map[State]int64 `json:"jobs"`                // by phase; phases without jobs are left out
@@ -276,7 +276,7 @@ type QueueDue struct {
 	OldestDue time.Time `json:"oldest_due"` // earliest due time of its due jobs
 }
 
-// A Queue is a queue that has a job, is paused, or has a policy that sets something.
+// A Queue is a queue that has a job, is paused, or has a policy that sets something. It needs no creation: enqueue a job to it.
 type Queue struct {
 	Name   string `json:"name"`            // its name
 	Paused bool   `json:"paused"`          // claims take nothing from it
@@ -291,7 +291,7 @@ type Wakeup struct {
 	Settle    bool   // a call has left something to Settle; there is nothing new to claim
 }
 
-// A Worker is what a worker process reports about itself, for people to read.
+// A Worker is what a worker process reports about itself, for people to read. Look at Stale to find those that have died.
 type Worker struct {
 	Name       string        `json:"name,omitempty"`        // who it is: one row for each name
 	Host       string        `json:"host,omitempty"`        // where it runs
