@@ -29,7 +29,11 @@ func Version(ctx context.Context, root, wanted string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		wanted, _, _ = strings.Cut(string(tags), "\n")
+		for tag := range strings.FieldsSeq(string(tags)) {
+			if wanted == "" && semantic.MatchString(tag) {
+				wanted = tag
+			}
+		}
 	}
 	switch {
 	case wanted == "":

@@ -41,6 +41,8 @@ func TestVersion(t *testing.T) {
 	call(t, folder, nil, "git", "tag", "v1.2.3")
 	call(t, folder, nil, "git", "tag", "jqpgx/v1.2.3")
 	found("", "v1.2.3")
+	call(t, folder, nil, "git", "tag", "very-good")
+	found("", "v1.2.3")
 	call(t, folder, nil, "git", "tag", "v1.2.10")
 	refused("", "does not require jq v1.2.10")
 
