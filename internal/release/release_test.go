@@ -287,18 +287,18 @@ func sums(t *testing.T, folder string) map[string]string {
 	return found
 }
 
-type packed struct {
+type unpackedFile struct {
 	head *tar.Header
 	text []byte
 }
 
-func unpacked(t *testing.T, archive string) map[string]packed {
+func unpacked(t *testing.T, archive string) map[string]unpackedFile {
 	t.Helper()
 	text, err := os.ReadFile(archive)
 	require.NoError(t, err)
 	plain, err := gzip.NewReader(bytes.NewReader(text))
 	require.NoError(t, err)
-	found := map[string]packed{}
+	found := map[string]unpackedFile{}
 	for r := tar.NewReader(plain); ; {
 		head, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -307,6 +307,6 @@ func unpacked(t *testing.T, archive string) map[string]packed {
 		require.NoError(t, err)
 		text, err := io.ReadAll(r)
 		require.NoError(t, err)
-		found[head.Name] = packed{head, text}
+		found[head.Name] = unpackedFile{head, text}
 	}
 }
