@@ -52,7 +52,7 @@ func Handlers(jobs *jq.Client, mailer Mailer) *jq.Handlers {
 		if err := mailer.Send(ctx, w.Name, "welcome"); err != nil {
 			return err
 		}
-		_, err := jobs.Enqueue(ctx, Reminder{Name: w.Name}, &jq.EnqueueOptions{Queue: "mail", Delay: 24 * time.Hour, UniqueKey: "reminder/" + w.Name})
+		_, err := jobs.Enqueue(ctx, Reminder(w), &jq.EnqueueOptions{Queue: "mail", Delay: 24 * time.Hour, UniqueKey: "reminder/" + w.Name})
 		return err
 	})
 	jq.Handle(&handlers, func(ctx context.Context, _ *jq.Run, r Reminder) error {
