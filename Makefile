@@ -1,4 +1,4 @@
-.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants kills chaos soak screenshots release clean
+.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs compare mutants kills chaos soak screenshots release clean
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,9 @@ bench-check: ## compare Go's benchmarks with those of another revision: make ben
 
 bench-docs: ## write the figures of make bench into docs/performance.md
 	@go -C bench run . --from ../.cache/bench.json --json ../docs/performance.json --plot ../docs/performance.svg --document ../docs/performance.md
+
+compare: ## see what jq, River and asynq do when a worker dies or comes back late: eight minutes, into docs/why.md
+	@go -C bench run . --compare --document ../docs/why.md
 
 chaos: ## repeat the tests of real faults with new seeds until 1,000 kills a store and ten failovers; continues where it stopped. FLAGS='-share 0.1 -for 20m' for less
 	@go run ./internal/chaos/cmd/chaos $(FLAGS)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/bench/internal/compare"
 	"github.com/seed-ed332417/jq/bench/internal/peers"
 	"github.com/seed-ed332417/jq/bench/internal/producer"
 	"github.com/seed-ed332417/jq/bench/internal/report"
@@ -17,6 +18,7 @@ import (
 // The producers of lone jobs are this program too.
 func TestMain(m *testing.M) {
 	producer.Main(peers.All())
+	compare.Main()
 	os.Exit(m.Run())
 }
 
@@ -79,6 +81,8 @@ func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 		{"--goals P8", "--goals are measured with --alone"},
 		{"--alone --peers jq", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
 		{"--alone --handlers 5", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
+		{"--compare --alone", "--compare goes with --document, and with nothing else"},
+		{"--compare --peers jq", "--compare goes with --document, and with nothing else"},
 		{"--rounds 0", "--rounds and --jobs begin at 1"},
 		{"--duration 1ms", "--duration 1ms is too short"},
 		{"now", "bench takes no arguments"},

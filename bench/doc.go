@@ -4,4 +4,6 @@
 //
 // Every run has an empty store, and counts only if the store afterwards has the end of every job. Do not compare figures of
 // different machines, or of different runs of this command: only the ratios within one run mean something.
+//
+// With --compare it measures nothing, and plays accidents instead: see package compare.
 package main

@@ -20,7 +20,7 @@ type options struct {
 	rounds.Options
 	json, plot           string // files to write
 	from, document, more string
-	alone                bool
+	alone, compare       bool
 	goals                []string
 }
 
@@ -41,6 +41,8 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags.BoolVar(&o.alone, "alone", false, "measure the goals about jq alone, and write them to the file of --more: "+
 		"claims run beside twenty times --jobs, or two hundred times if finished, a batch has twice --jobs, a key has up to twenty times --jobs, "+
 		"and the long run takes a hundred and twenty times --duration")
+	flags.BoolVar(&o.compare, "compare", false, "measure nothing; see what jq, River and asynq do when a worker dies, when one comes back late, and when a "+
+		"snapshot is held, in about eight minutes. With --document: write the table into that file")
 	goals := flags.String("goals", "", "with --alone: measure only these, separated by commas: "+strings.Join(alone.Goals(), ", "))
 	flags.StringVar(&o.more, "more", "more.json", "with --alone and --document: the file of goals that are about jq alone")
 	if err := flags.Parse(args); err != nil {
@@ -55,6 +57,8 @@ func parse(args []string, errors io.Writer) (options, error) {
 		return options{}, fmt.Errorf("--duration %s is too short to measure anything: want 100ms or more", o.Duration)
 	case o.alone && *names+*scenarios+o.json+o.plot+o.from+o.document != "" || o.alone && o.Handlers > 0:
 		return options{}, fmt.Errorf("--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else")
+	case o.compare && (o.alone || *names+*scenarios+o.json+o.plot+o.from != ""):
+		return options{}, fmt.Errorf("--compare goes with --document, and with nothing else")
 	case !o.alone && *goals != "":
 		return options{}, fmt.Errorf("--goals are measured with --alone")
 	}

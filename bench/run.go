@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/seed-ed332417/jq/bench/internal/alone"
+	"github.com/seed-ed332417/jq/bench/internal/compare"
 	"github.com/seed-ed332417/jq/bench/internal/report"
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 	"github.com/seed-ed332417/jq/bench/internal/site"
@@ -18,8 +20,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.alone {
+	switch {
+	case o.alone:
 		return measureAlone(ctx, o)
+	case o.compare:
+		return compareQueues(ctx, o, out)
 	}
 	r, err := measure(ctx, o)
 	if err != nil {
@@ -94,4 +99,24 @@ func measureAlone(ctx context.Context, o options) (err error) {
 		return slices.ContainsFunc(measured, func(m report.Goal) bool { return m.ID == g.ID })
 	})
 	return errors.Join(err, report.WriteGoals(o.more, append(kept, measured...)))
+}
+
+// compareQueues plays accidents with jq and its peers, and prints what they did.
+func compareQueues(ctx context.Context, o options, out io.Writer) (err error) {
+	s, err := site.New()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	text, err := compare.Run(ctx, s, compare.Options{Patience: 3 * time.Minute, Jobs: 20_000, Progress: o.Progress})
+	if err != nil {
+		return err
+	}
+	if o.document != "" {
+		if err := report.Put(o.document, "compare", text); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(out, text)
+	return err
 }

@@ -26,6 +26,19 @@ func (r *Report) Document(path string, more []Goal) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
+// Put puts one part into a text, between its marks.
+func Put(path, name, part string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text, err := between(string(data), name, part)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
 // between replaces the text between the marks.
 func between(text, name, part string) (string, error) {
 	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->\n"

@@ -28,7 +28,8 @@ func (m Machine) String() string {
 	return text + ", " + m.System + ", " + m.Go
 }
 
-func thisMachine() Machine {
+// ThisMachine describes the machine that this program runs on.
+func ThisMachine() Machine {
 	m := Machine{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	m.CPU = found("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`)
 	if kilobytes, err := strconv.Atoi(found("/proc/meminfo", `(?m)^MemTotal:\s*(\d+) kB$`)); err == nil {

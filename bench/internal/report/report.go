@@ -42,7 +42,7 @@ func (p Peer) ID() string { return p.Name + "-" + p.Store }
 // New makes a report of the results.
 func New(o rounds.Options, results []rounds.Result) *Report {
 	r := &Report{
-		Date: time.Now().UTC().Format(time.DateOnly), Machine: thisMachine(), Servers: site.Settings,
+		Date: time.Now().UTC().Format(time.DateOnly), Machine: ThisMachine(), Servers: site.Settings,
 		Rounds: o.Rounds, Jobs: o.Jobs, Duration: o.Duration.String(), Results: results,
 	}
 	for _, p := range o.Peers {

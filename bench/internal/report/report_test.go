@@ -155,6 +155,16 @@ func TestGoalsComeFromTheFigures(t *testing.T) {
 	require.Equal(t, flows, byID["P15"], "in the order in which it was measured")
 }
 
+func TestPutReplacesOnePart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(path, []byte("before\n<!-- bench a -->\nold\n<!-- end a -->\nafter\n"), 0o600))
+	require.NoError(t, Put(path, "a", "new\n"))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "before\n<!-- bench a -->\nnew\n<!-- end a -->\nafter\n", string(text))
+	require.ErrorContains(t, Put(path, "b", "new\n"), "page.md: it has no lines")
+}
+
 func TestDocumentIsFilledBetweenItsMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "text.md")
 	marks := "before\n"
