@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the lists of exported names in 
 const root = "../.."
 
 // public are all packages that anybody may import.
-var public = append(slices.Clone(packages), "jqprom", "jqotel")
+var public = append(slices.Clone(packages), "jqprom", "jqotel", "kv")
 
 // internals are the packages whose types have aliases.
 var internals = []string{

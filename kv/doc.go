@@ -1,0 +1,24 @@
+// Package kv is a store on any ordered key-value engine: bbolt, etcd, or another that has snapshots and guarded commits.
+// It is for authors of stores. You write an [Engine], and Open makes a store of it that follows the whole contract
+// of package contract, except callers' transactions, schedules, waits, limits for each limit key, and contract.Monitor.
+//
+//	store, err := kv.Open(ctx, engine, nil)
+//
+// The folder examples/bbolt has an engine in a file. Run the conformance suite of package jqtest on yours, with the exclusions that the test
+// there has.
+//
+// # How a call works
+//
+// A call takes a view of the engine, reads in it, decides, and commits its writes with guards: the versions of the keys on which
+// it has decided. If one of these keys has changed since, the commit fails with [ErrConflict], nothing is written, and the call starts again with a new
+// view. So several stores, in several processes, can use the same keys at once. A call gives up after 8 seconds or when its
+// context ends, with contract.ErrUnavailable.
+//
+// No key is written by every call, and no counter is read and written by every call: two calls conflict only if they are about the same job, unique key,
+// request key, or queue with a limit. Ids come from [Engine.Tickets].
+//
+// # What is left out
+//
+// The time is that of each process. If several processes use one engine, their clocks must agree: a lease ends by the clock of
+// the process that looks, and a job that a process with a fast clock has added is claimed elsewhere when it is due there.
+package kv

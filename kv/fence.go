@@ -1,0 +1,30 @@
+package kv
+
+import (
+	"context"
+
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// Fence starts a new epoch: new tokens and ids are above its floor. It writes one key, which every change guards. The leases that it ends
+// are those with a token from before the epoch, whenever somebody reads their rows.
+func (s *Store) Fence(ctx context.Context, req contract.FenceRequest) (int64, error) {
+	return call(ctx, s, req.Check(), ask{}, func(t *txn) int64 {
+		last := contract.Floor(t.meta.Epoch) + t.ticket(1)
+		if t.err != nil {
+			return 0
+		}
+		epoch, err := req.Raised(t.meta.Epoch, last)
+		if err != nil {
+			t.fail(err)
+			return 0
+		}
+		raised := t.meta
+		raised.Epoch = epoch
+		if req.EndLeases {
+			raised.Ended = epoch
+		}
+		t.put(key(metas), raised)
+		return epoch
+	})
+}

@@ -1,0 +1,159 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// Get returns the job and its history.
+func (s *Store) Get(ctx context.Context, id int64) (contract.JobDetail, error) {
+	history := attemptsOf(id)
+	history.KeysOnly = false
+	first := ask{keys: [][]byte{key(rows, number(id))}, ranges: func(time.Time) []Range { return []Range{history} }}
+	return call(ctx, s, nil, first, func(t *txn) contract.JobDetail {
+		j := t.job(id)
+		if j == nil {
+			t.fail(contract.ErrNotFound)
+			return contract.JobDetail{}
+		}
+		var earlier []contract.Attempt
+		for _, item := range t.first[0] {
+			earlier = append(earlier, decode[contract.Attempt](t, item.Key, item.Value))
+		}
+		detail := j.Detail(earlier)
+		detail.Job = t.whole([]*job{j})[0]
+		return detail
+	})
+}
+
+// List returns the jobs that match, the newest first.
+func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.Page) (contract.JobPage, error) {
+	before, refused := position(filter, page)
+	return call(ctx, s, refused, ask{}, func(t *txn) contract.JobPage {
+		var found []*job
+		var next string
+		room := contract.MaxAnswerBytes
+		for j := range t.falling(filter, before) {
+			if !filter.Matches(j.Job, t.now) {
+				continue
+			}
+			if room -= j.weight(); len(found) == page.Limit || room < 0 {
+				next = filter.Cursor(found[len(found)-1].ID)
+				break
+			}
+			found = append(found, j)
+		}
+		return contract.JobPage{Jobs: t.whole(found), Next: next}
+	})
+}
+
+// position checks a listing and returns the id before which the page begins.
+func position(filter contract.Filter, page contract.Page) (before int64, err error) {
+	if err := filter.Check(); err != nil {
+		return 0, err
+	}
+	if err := page.Check(); err != nil {
+		return 0, err
+	}
+	if page.Cursor == "" {
+		return math.MaxInt64, nil
+	}
+	return filter.Position(page.Cursor)
+}
+
+// Count counts the jobs that match, by reading all of them.
+func (s *Store) Count(ctx context.Context, filter contract.Filter) (contract.Counts, error) {
+	return call(ctx, s, filter.Check(), ask{}, func(t *txn) contract.Counts {
+		counts := map[string]*contract.QueueCount{}
+		for j := range t.rising(filter) {
+			if !filter.Matches(j.Job, t.now) {
+				continue
+			}
+			c := counts[j.Queue]
+			if c == nil {
+				c = &contract.QueueCount{Queue: j.Queue, Jobs: map[contract.State]int64{}}
+				counts[j.Queue] = c
+			}
+			t.count(c, j)
+		}
+		result := contract.Counts{Now: t.now}
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			result.Queues = append(result.Queues, *counts[name])
+		}
+		return result
+	})
+}
+
+func (t *txn) count(c *contract.QueueCount, j *job) {
+	c.Jobs[j.Phase()]++
+	if !j.Claimable(t.now) {
+		return
+	}
+	c.Due++
+	if due := j.Next(); c.OldestDue.IsZero() || due.Before(c.OldestDue) {
+		c.OldestDue = due
+	}
+}
+
+// rising yields the jobs that the filter can match, the oldest first. Callers must not change any during the loop.
+func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
+	if len(f.IDs) > 0 {
+		return t.byID(slices.Sorted(slices.Values(f.IDs)))
+	}
+	return func(yield func(*job) bool) {
+		for item := range t.each(Range{From: key(rows, number(max(f.After, 0))), To: following(key(rows))}) {
+			t.note(item.Key, []Item{item})
+			if !yield(t.decodeJob(item.Value)) {
+				return
+			}
+		}
+	}
+}
+
+// falling yields the jobs before an id that the filter can match, the newest first.
+func (t *txn) falling(f contract.Filter, bound int64) iter.Seq[*job] {
+	if len(f.IDs) > 0 {
+		ids := slices.DeleteFunc(slices.Sorted(slices.Values(f.IDs)), func(id int64) bool { return id >= bound })
+		slices.Reverse(ids)
+		return t.byID(ids)
+	}
+	return func(yield func(*job) bool) {
+		r := Range{From: key(newest, number(^(bound - 1))), To: following(key(newest)), Limit: chunk, KeysOnly: true}
+		for {
+			items := t.scan(r)[0]
+			ids := make([]int64, len(items))
+			for i, item := range items {
+				ids[i] = ^lastNumber(item.Key)
+			}
+			for j := range t.byID(ids) {
+				if !yield(j) {
+					return
+				}
+			}
+			if len(items) < chunk {
+				return
+			}
+			r.From = key(newest, number(^(ids[chunk-1] - 1)))
+		}
+	}
+}
+
+// byID yields each job with one of the ids once. The ids are sorted.
+func (t *txn) byID(ids []int64) iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		ids = slices.Compact(ids)
+		t.fetchJobs(ids)
+		for _, id := range ids {
+			raw, ok := t.peek(key(rows, number(id)))
+			if !t.look() || ok && !yield(t.decodeJob(raw)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package kv
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// layout is the version of the keys and values below.
+const layout = 1
+
+// A table is the first byte of its keys. Numbers and times in keys are encoded so that they sort by value. Values are JSON
+// unless a comment says otherwise; "none" is an empty value.
+type table byte
+
+// The tables, each with its key.
+const (
+	metas     table = 'm' // the key of the table alone: what concerns the whole store
+	rows      table = 'j' // id: the job, without its longer documents
+	documents table = 'd' // id, document: the bytes of a document that is too long for the row
+	attempts  table = 'h' // id, token: an attempt; the latest one is in the row instead
+	newest    table = 'i' // inverted id: none. An index of the jobs, the latest first
+	ofQueue   table = 'o' // queue, NUL, id: none. An index of the jobs by queue
+	waiting   table = 'w' // queue, NUL, lane, priority, due time, id: what a claim must know of a job that can be claimed when it is due; see the type waits
+	expiries  table = 'x' // ExpiresAt, id: none. An index of waiting jobs that expire
+	leases    table = 'l' // end, id: the length of the lease, a number, and the queue. An index of jobs in flight
+	uniques   table = 'u' // unique key: its holder
+	requests  table = 'r' // request key: its answer
+	ends      table = 'e' // time, table, key: none. An index of the values that end, by when
+	queues    table = 'q' // name: whether the queue is paused, and its policy
+	claims    table = 'c' // queue: the claims of a queue with a limit
+	workers   table = 'b' // name: the worker
+	activity  table = 'a' // width, overall or each, begin, queue, NUL, kind: the sums of a span of that width
+	cancels   table = 'z' // queue: none. Put when leases are cancelled, for those who watch
+)
+
+// key returns a key of the table.
+func key(t table, parts ...[]byte) []byte {
+	k := []byte{byte(t)}
+	for _, p := range parts {
+		k = append(k, p...)
+	}
+	return k
+}
+
+// named returns the key of a name.
+func named(t table, name string) []byte { return key(t, []byte(name)) }
+
+// under returns the range of the keys with the prefix.
+func under(prefix []byte) Range { return Range{From: prefix, To: following(prefix)} }
+
+// following returns the first key after all that begin with the prefix. The prefix begins with a table, which is a letter, so there is one.
+func following(prefix []byte) []byte {
+	end := append([]byte{}, prefix...)
+	for end[len(end)-1] == 0xff {
+		end = end[:len(end)-1]
+	}
+	end[len(end)-1]++
+	return end
+}
+
+// upTo returns the range of the keys with the prefix whose next bytes, a moment, are no later than the given one.
+func upTo(prefix []byte, until time.Time, limit int) Range {
+	return Range{From: prefix, To: append(append([]byte{}, prefix...), moment(until.Add(contract.Resolution))...), Limit: limit}
+}
+
+// number encodes an id, a token or a length for a key.
+func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func numberAt(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
+
+// lastNumber decodes the number at the end of a key.
+func lastNumber(key []byte) int64 { return numberAt(key[len(key)-8:]) }
+
+// sign makes negative numbers sort before the others.
+const sign = 1 << 63
+
+// moment encodes a time for a key. Times before 1970 are negative numbers.
+func moment(t time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(t.UnixMicro())^sign)
+}
+
+// momentAt decodes the moment at the offset of a key.
+func momentAt(key []byte, offset int) time.Time {
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(key[offset:]) ^ sign)).UTC()
+}
+
+// A lane is one of the two ways to wait.
+type lane byte
+
+const (
+	retries lane = 'r'
+	fresh   lane = 'f'
+)
+
+// line returns the prefix of the keys of jobs that wait in one queue, lane and priority. A higher priority sorts first.
+func line(queue string, l lane, priority int) []byte {
+	return key(waiting, []byte(queue), []byte{0, byte(l), byte(contract.MaxPriority - priority)})
+}
+
+// A waits is what a claim must know of a waiting job before it reads the row. Its value has both numbers, the second as a moment.
+type waits struct {
+	weight  int       // bytes of the documents
+	expires time.Time // zero if it does not
+}
+
+func (w waits) encode() []byte {
+	raw := number(int64(w.weight))
+	if !w.expires.IsZero() {
+		raw = append(raw, moment(w.expires)...)
+	}
+	return raw
+}
+
+// decodeWaits returns false if the value is not one.
+func decodeWaits(raw []byte) (w waits, ok bool) {
+	switch len(raw) {
+	case 16:
+		w.expires = momentAt(raw, 8)
+	case 8:
+	default:
+		return w, false
+	}
+	w.weight = int(numberAt(raw))
+	return w, true
+}
+
+// An entry is a key of an index with its value. The zero entry means none.
+type entry struct{ key, value string }
+
+// expiryOf returns the entry of a waiting job that expires, or none.
+func expiryOf(j *job) entry {
+	if j.ExpiresAt().IsZero() || j.Terminal() || j.State == contract.InFlight {
+		return entry{}
+	}
+	return entry{key: string(key(expiries, moment(j.ExpiresAt()), number(j.ID)))}
+}
+
+// placeOf returns the entry where the job belongs by its phase, or none.
+func placeOf(j *job) entry {
+	at := append(moment(j.Next()), number(j.ID)...)
+	w := waits{j.weight(), j.ExpiresAt()}
+	switch j.Phase() {
+	case contract.Ready:
+		return entry{string(append(line(j.Queue, fresh, j.Priority), at...)), string(w.encode())}
+	case contract.Retrying:
+		return entry{string(append(line(j.Queue, retries, j.Priority), at...)), string(w.encode())}
+	case contract.InFlight:
+		return entry{string(key(leases, at)), string(number(int64(j.LeaseFor))) + j.Queue}
+	default:
+		return entry{}
+	}
+}

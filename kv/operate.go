@@ -1,0 +1,149 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// Cancel cancels jobs that are not terminal.
+func (s *Store) Cancel(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), operation{
+		can: func(j *job) bool { return !j.Terminal() }, apply: (*txn).cancel,
+	})
+}
+
+// Requeue makes terminal jobs ready again.
+func (s *Store) Requeue(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), operation{
+		can: func(j *job) bool { return j.Terminal() }, apply: (*txn).requeue,
+	})
+}
+
+// Reschedule gives jobs that wait another due time.
+func (s *Store) Reschedule(ctx context.Context, filter contract.Filter, at time.Time, limit int) ([]contract.Outcome, error) {
+	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), operation{
+		can: func(j *job) bool { return !j.Terminal() && j.State != contract.InFlight },
+		apply: func(t *txn, j *job) contract.Outcome {
+			before := j.Token
+			o := j.Reschedule(at, t.now)
+			if j.Token != before {
+				t.save(j)
+			}
+			return o
+		},
+	})
+}
+
+// Delete removes terminal jobs and their history.
+func (s *Store) Delete(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
+	var gone []*job
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), operation{
+		begin: func() { gone = nil },
+		can:   func(j *job) bool { return j.Terminal() },
+		apply: func(t *txn, j *job) contract.Outcome {
+			o := j.Delete()
+			if o.Status == contract.StatusOK {
+				gone = append(gone, j)
+				t.remove(key(rows, number(j.ID))) // so that the call does not find it a second time
+			}
+			return o
+		},
+		end: func(t *txn) { t.drop(gone) },
+	})
+}
+
+// An operation is what a bulk call does to each job.
+type operation struct {
+	begin func()          // of a try
+	can   func(*job) bool // whether it can change the job
+	apply func(*txn, *job) contract.Outcome
+	end   func(*txn)
+}
+
+// operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
+func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, invalid error, op operation) ([]contract.Outcome, error) {
+	first := ask{}
+	for _, id := range f.IDs {
+		first.keys = append(first.keys, key(rows, number(id)))
+	}
+	return call(ctx, s, invalid, first, func(t *txn) (outcomes []contract.Outcome) {
+		if op.begin != nil {
+			op.begin()
+		}
+		if len(f.IDs) > 0 {
+			outcomes = t.operateOnIDs(f, op)
+		} else {
+			outcomes = each(t.chosen(f, limit, op), func(j *job) contract.Outcome { return op.apply(t, j) })
+		}
+		if op.end != nil {
+			op.end(t)
+		}
+		return outcomes
+	})
+}
+
+// chosen returns the first jobs that match and can change, and guards them. They are collected before any is changed, so that the loop does not meet a
+// changed job again.
+func (t *txn) chosen(f contract.Filter, limit int, op operation) (chosen []*job) {
+	for j := range t.rising(f) {
+		if !op.can(j) || !f.Matches(j.Job, t.now) {
+			continue
+		}
+		t.guard(key(rows, number(j.ID)))
+		if chosen = append(chosen, j); len(chosen) == limit {
+			break
+		}
+	}
+	return chosen
+}
+
+func (t *txn) operateOnIDs(f contract.Filter, op operation) []contract.Outcome {
+	rest := f
+	rest.IDs = nil
+	return each(f.IDs, func(id int64) contract.Outcome {
+		j := t.job(id)
+		if j == nil || !rest.Matches(j.Job, t.now) {
+			return contract.Outcome{ID: id, Status: contract.StatusNotFound}
+		}
+		return op.apply(t, j)
+	})
+}
+
+func (t *txn) cancel(j *job) contract.Outcome {
+	live := !j.Terminal()
+	if j.State == contract.InFlight {
+		t.tellCancelled(j.Queue)
+	}
+	o := j.Cancel(t.now)
+	if live {
+		t.saveEnded(j)
+	}
+	return o
+}
+
+func (t *txn) requeue(j *job) contract.Outcome {
+	var holder int64
+	if j.Terminal() {
+		if h, held := t.holder(j.UniqueKey); held {
+			holder = h.ID
+		}
+	}
+	before := j.Record
+	o := j.Requeue(holder, t.now)
+	if o.Status != contract.StatusOK {
+		return o
+	}
+	if j.UniqueKey != "" && j.UniqueFor == 0 {
+		t.hold(j.Job)
+	}
+	t.moveAttempt(j, before)
+	t.dropDocument(j, result)
+	if before.State == contract.Succeeded {
+		t.dropDocument(j, checkpoint)
+		t.dropDocument(j, progress)
+	}
+	t.save(j)
+	return o
+}

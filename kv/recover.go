@@ -1,0 +1,75 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// RecoverExpiredLeases ends leases that have expired, the oldest first.
+func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRequest) ([]contract.Recovered, error) {
+	first := ask{ranges: func(now time.Time) []Range {
+		return []Range{ended(now), upTo(key(leases), now.Add(-req.Grace.Truncate(contract.Resolution)), req.Limit)}
+	}}
+	return inTurn(ctx, s, string(leases), req.Check(), first, func(t *txn) []contract.Recovered {
+		t.forget(t.first[0])
+		expired := t.first[1]
+		brought := t.bringBack(req.Limit)
+		var recovered []contract.Recovered
+		for _, j := range t.indexed(expired) {
+			if brought[j.ID] || j.LeaseExpiresAt.After(t.now.Add(-req.Grace.Truncate(contract.Resolution))) {
+				continue
+			}
+			recovered = append(recovered, j.Recover(t.now))
+			t.saveEnded(j)
+		}
+		return recovered
+	})
+}
+
+// Settle cancels jobs that have expired, the earliest ExpiresAt first.
+func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, error) {
+	first := ask{ranges: func(now time.Time) []Range { return []Range{ended(now), upTo(key(expiries), now, limit)} }}
+	return inTurn(ctx, s, string(expiries), contract.CheckSettle(limit), first, func(t *txn) []contract.Settled {
+		t.forget(t.first[0])
+		var settled []contract.Settled
+		for _, j := range t.indexed(t.first[1]) {
+			if !contract.ExpiredOf(&j.Job, t.now) {
+				continue
+			}
+			t.cancel(j)
+			settled = append(settled, contract.SettledOf(&j.Job))
+		}
+		return settled
+	})
+}
+
+// bringBack restarts, from now, the leases that a clock gave while it was ahead, and returns their jobs.
+func (t *txn) bringBack(limit int) map[int64]bool {
+	mark, must := t.s.present.MustLook()
+	if !must {
+		return nil
+	}
+	var ahead []Item // the latest ones, for the keys rise
+	later := Range{From: key(leases, moment(t.now.Add(contract.MaxSetBack))), To: following(key(leases))}
+	for item := range t.each(later) {
+		length := time.Duration(numberAt(item.Value))
+		if _, is := contract.LeaseAhead(momentAt(item.Key, 1), length, t.s.maxLease, t.now); !is {
+			continue
+		}
+		if ahead = append(ahead, item); len(ahead) > limit {
+			ahead = ahead[1:]
+		}
+	}
+	brought := map[int64]bool{}
+	for _, j := range t.indexed(ahead) {
+		j.Lend(min(j.LeaseFor, t.s.maxLease), t.now)
+		t.save(j)
+		brought[j.ID] = true
+	}
+	if len(ahead) < limit && t.err == nil {
+		t.s.present.Looked(mark)
+	}
+	return brought
+}

@@ -1,0 +1,178 @@
+package kv_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/jqtest"
+	"github.com/seed-ed332417/jq/kv"
+	"github.com/seed-ed332417/jq/kv/internal/memkv"
+)
+
+// openSeveral opens stores on the same map.
+func openSeveral(ctx context.Context, n int, clk clock.Clock, connect func() kv.Engine) (*spread, error) {
+	s := &spread{}
+	for range n {
+		one, err := kv.Open(ctx, connect(), &kv.Options{Clock: clk})
+		if err != nil {
+			return nil, err
+		}
+		s.stores = append(s.stores, one)
+	}
+	return s, nil
+}
+
+// The suite on three stores, each of which makes every third call.
+func TestConformanceOfSeveralStores(t *testing.T) {
+	const (
+		noClock = "each store keeps its own latest time, like stores in several processes without a clock in common"
+		noRoom  = "a store tells of room under a limit in its own process: servers elsewhere find it when they look"
+	)
+	exclude := maps.Clone(excluded)
+	maps.Copy(exclude, map[string]string{
+		"Time/NowStandsStillWhileTheClockIsBehindALittle": noClock, "Time/FollowsToTheMicrosecond": noClock, "Ahead/ByWhenItWasGivenToTheMicrosecond": noClock,
+		"Notify/FollowsRoom": noRoom, "Notify/FollowsRoomUnderARate": noRoom,
+	})
+	jqtest.Cases(t, jqtest.Adapter{New: newSpread, Exclude: exclude})
+}
+
+func TestHistoriesOnSeveralStores(t *testing.T) {
+	jqtest.Linear(t, jqtest.Adapter{New: newSpread, Exclude: excluded}, 100)
+}
+
+func newSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	db := memkv.New()
+	s, err := openSeveral(ctx, 3, clk, db.Connect)
+	if err != nil {
+		return nil, err
+	}
+	return &jqtest.Instance{
+		Store: s,
+		Reopen: func(ctx context.Context) (contract.Store, error) {
+			if err := s.Close(); err != nil {
+				return nil, err
+			}
+			s, err = openSeveral(ctx, 3, clk, db.Connect)
+			return s, err
+		},
+		Remove: func() error { return s.Close() },
+	}, nil
+}
+
+// Stores that know nothing of each other claim, finish and lose the same jobs at once. Each pair of id and token is given once, and each job
+// succeeds once.
+func TestStoresOnOneEngineShareTheirJobs(t *testing.T) {
+	const jobs, stores, each = 600, 3, 2
+	clk := clock.NewMock()
+	s, err := openSeveral(t.Context(), stores, clk, memkv.New().Connect)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	r := &run{given: map[contract.Lease]string{}, ended: map[int64]int{}, want: jobs}
+	var all sync.WaitGroup
+	for i, one := range s.stores {
+		for n := range each {
+			name := fmt.Sprintf("store %d, worker %d", i, n)
+			all.Go(func() { assert.NoError(t, r.produce(ctx, one, name, jobs/stores/each)) })
+			all.Go(func() { assert.NoError(t, r.consume(ctx, one, clk, name)) })
+		}
+	}
+	all.Wait()
+	assert.Empty(t, r.twice, "leases that were given twice")
+	assert.Len(t, r.ended, jobs)
+	for id, times := range r.ended {
+		assert.Equal(t, 1, times, "how often job %d succeeded", id)
+	}
+	counts, err := s.Count(ctx, contract.Filter{})
+	require.NoError(t, err)
+	require.Len(t, counts.Queues, 1)
+	assert.Equal(t, map[contract.State]int64{contract.Succeeded: jobs}, counts.Queues[0].Jobs)
+}
+
+// A run is what workers of several stores saw.
+type run struct {
+	want int
+
+	mu    sync.Mutex
+	given map[contract.Lease]string // to whom
+	twice []string
+	ended map[int64]int // how often each job succeeded
+}
+
+func (r *run) produce(ctx context.Context, s contract.Store, name string, jobs int) error {
+	for i := range jobs {
+		req := contract.EnqueueRequest{Jobs: []contract.NewJob{{
+			Queue: "q", Kind: "k", Payload: []byte(`1`), MaxRetries: 1000, UniqueKey: fmt.Sprint(name, " ", i), Backoff: contract.Backoff{},
+		}}}
+		if _, err := s.Enqueue(ctx, req); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// consume claims until all jobs have succeeded. It loses every seventh lease on purpose.
+func (r *run) consume(ctx context.Context, s contract.Store, clk *clock.Mock, name string) error {
+	for round := 0; ; round++ {
+		claimed, err := s.FetchAndClaim(ctx, contract.ClaimRequest{Queue: "q", Limit: 1 + round%4, Worker: name, TTL: time.Second})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r.note(name, claimed)
+		for i, j := range claimed {
+			if (round+i)%7 == 6 {
+				continue
+			}
+			outcomes, err := s.Ack(ctx, []contract.Ack{{Lease: j.Lease()}})
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if outcomes[0].Status == contract.StatusOK {
+				r.succeeded(j.ID)
+			}
+		}
+		if len(claimed) == 0 {
+			if r.done() {
+				return nil
+			}
+			clk.Add(time.Second)
+			if _, err := s.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 100}); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+}
+
+func (r *run) note(name string, claimed []contract.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range claimed {
+		if before, known := r.given[j.Lease()]; known {
+			r.twice = append(r.twice, fmt.Sprintf("%v to %s, then to %s", j.Lease(), before, name))
+		}
+		r.given[j.Lease()] = name
+	}
+}
+
+func (r *run) succeeded(id int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended[id]++
+}
+
+func (r *run) done() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ended) == r.want
+}

@@ -1,0 +1,145 @@
+package kv
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/store/wake"
+)
+
+var (
+	_ contract.Store          = (*Store)(nil)
+	_ contract.Notifier       = (*Store)(nil)
+	_ contract.PolicyKeeper   = (*Store)(nil)
+	_ contract.Registry       = (*Store)(nil)
+	_ contract.Fencer         = (*Store)(nil)
+	_ contract.ActivityKeeper = (*Store)(nil)
+)
+
+// Options configures Open. Zero fields mean the default.
+type Options struct {
+	Clock    clock.Clock   // nil means the clock of the process
+	MaxLease time.Duration // no lease is longer; zero means an hour
+	Logger   *slog.Logger  // gets a line when the clock goes back or a watch is lost; nil means slog.Default()
+}
+
+// A Store keeps jobs in an engine.
+type Store struct {
+	engine   Engine
+	clock    clock.Clock
+	logger   *slog.Logger
+	maxLease time.Duration
+	present  contract.Present
+	hub      wake.Hub
+	turns    turns
+	watch    watch
+
+	mu     sync.Mutex // guards closed, and that no call begins after it is set
+	closed bool
+	calls  sync.WaitGroup // under way
+}
+
+// Open opens the store in the engine, which may be empty. The store closes the engine, also if Open fails. Options may be nil.
+func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) {
+	options = cmp.Or(options, &Options{})
+	s := &Store{
+		engine: engine, clock: cmp.Or(options.Clock, clock.New()), logger: cmp.Or(options.Logger, slog.Default()),
+		maxLease: cmp.Or(options.MaxLease, contract.DefaultMaxLease), present: contract.Present{Logger: options.Logger},
+	}
+	if err := cmp.Or(contract.CheckMaxLease(s.maxLease), engine.Limits().check()); err != nil {
+		_ = engine.Close() // the first error says more
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		_ = engine.Close() // the first error says more
+		return nil, err
+	}
+	s.startWatch()
+	return s, nil
+}
+
+func (l Limits) check() error {
+	for _, c := range []struct {
+		what      string
+		has, need int
+	}{{"keys in a commit", l.Keys, MinKeys}, {"bytes in a commit", l.Bytes, MinBytes}, {"bytes in a value", l.Value, MinValue}} {
+		if c.has != 0 && c.has < c.need {
+			return fmt.Errorf("jq: the engine takes %d %s, and a store needs %d: raise its limit", c.has, c.what, c.need)
+		}
+	}
+	return nil
+}
+
+// Close waits for the calls that have begun, and closes the engine.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	before := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.calls.Wait()
+	if before {
+		return nil
+	}
+	s.hub.Close()
+	s.watch.end()
+	if err := s.engine.Close(); err != nil {
+		return fmt.Errorf("jq: closing the engine: %w", err)
+	}
+	return nil
+}
+
+// enter begins a call, unless it cannot begin. The caller must call s.calls.Done if there is no error.
+func (s *Store) enter(ctx context.Context, refused error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return contract.ErrClosed
+	case ctx.Err() != nil:
+		return unavailable(ctx.Err())
+	case refused != nil:
+		return refused
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }
+
+// A meta is what concerns the whole store.
+type meta struct {
+	Layout int   // of the keys; see layout
+	Epoch  int64 // see Fence
+	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
+}
+
+// prepare writes the layout of a new store, and refuses one that this package does not know.
+func (s *Store) prepare(ctx context.Context) error {
+	_, err := call(ctx, s, nil, ask{}, func(t *txn) struct{} {
+		switch t.meta.Layout {
+		case layout:
+		case 0:
+			t.put(key(metas), meta{Layout: layout})
+		default:
+			t.fail(fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use a later one", t.meta.Layout, layout))
+		}
+		return struct{}{}
+	})
+	if err != nil {
+		return fmt.Errorf("jq: opening a store: %w", err)
+	}
+	return nil
+}
