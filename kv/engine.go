@@ -19,7 +19,7 @@ type Engine interface {
 
 	// Tickets returns n positive numbers in rising order that no other call returns, in whatever process and however often
 	// the engine is opened. All of them are greater than each one that was returned before Tickets was called. They need not be consecutive. They become
-	// ids of jobs, and must be less than 2⁶⁰.
+	// ids of jobs, and must be less than 2⁶⁰. A goroutine that calls Tickets has no view open.
 	Tickets(ctx context.Context, n int) ([]int64, error)
 
 	// Limits returns what one commit can hold. Open refuses an engine that has too little.
@@ -72,7 +72,7 @@ type Item struct {
 // A Change is what a commit applies. No key stands twice in Puts and Deletes. To delete a key that does not exist is no error. A value may be
 // empty.
 //
-// A call on 1,000 jobs changes up to 8,000 keys, guards 2,000, and writes up to 24 MiB. A Delete also deletes up to 100 keys for each job that was
+// A call on 1,000 jobs changes up to 8,010 keys, guards 2,010, and writes up to 24 MiB. A Delete also deletes up to 100 keys for each job that was
 // claimed so often. The keys that have a guard, a put or a delete overlap.
 type Change struct {
 	Guards  []Item // by Key and Version
@@ -89,7 +89,7 @@ type Limits struct {
 
 // The least limits that Open accepts. An engine whose values are shorter must cut them into several.
 const (
-	MinKeys  = 10_000
+	MinKeys  = 12_000
 	MinBytes = 24 << 20
 	MinValue = 2 << 20
 )

@@ -9,7 +9,7 @@ import (
 
 // Enqueue adds all of the jobs or none.
 func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]contract.Enqueued, error) {
-	first := ask{}
+	first := ask{tickets: len(req.Jobs)}
 	if req.RequestKey != "" {
 		first.keys = append(first.keys, named(requests, req.RequestKey))
 	}
@@ -32,15 +32,14 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 		t.fetchHolders(req.Jobs)
 		answers := make([]contract.Enqueued, len(req.Jobs))
 		for i, n := range req.Jobs {
-			answers[i] = t.enqueue(n, len(req.Jobs)-i)
+			answers[i] = t.enqueue(n)
 		}
 		t.remember(req, answers)
 		return answers
 	})
 }
 
-// enqueue adds a job, of a call that adds at most so many from here on.
-func (t *txn) enqueue(n contract.NewJob, rest int) contract.Enqueued {
+func (t *txn) enqueue(n contract.NewJob) contract.Enqueued {
 	if h, held := t.holder(n.UniqueKey); held {
 		duplicate := contract.Enqueued{ID: h.ID, Duplicate: true}
 		if j := t.job(h.ID); j != nil {
@@ -53,11 +52,7 @@ func (t *txn) enqueue(n contract.NewJob, rest int) contract.Enqueued {
 		}
 		return duplicate
 	}
-	ticket := t.ticket(rest)
-	if t.err != nil {
-		return contract.Enqueued{}
-	}
-	j := n.Row(contract.Floor(t.meta.Epoch)+ticket, t.now)
+	j := n.Row(contract.Floor(t.meta.Epoch)+t.ticket(), t.now)
 	t.add(j)
 	if j.UniqueKey != "" {
 		t.hold(j)

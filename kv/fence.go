@@ -9,11 +9,8 @@ import (
 // Fence starts a new epoch: new tokens and ids are above its floor. It writes one key, which every change guards. The leases that it ends
 // are those with a token from before the epoch, whenever somebody reads their rows.
 func (s *Store) Fence(ctx context.Context, req contract.FenceRequest) (int64, error) {
-	return call(ctx, s, req.Check(), ask{}, func(t *txn) int64 {
-		last := contract.Floor(t.meta.Epoch) + t.ticket(1)
-		if t.err != nil {
-			return 0
-		}
+	return call(ctx, s, req.Check(), ask{tickets: 1}, func(t *txn) int64 {
+		last := contract.Floor(t.meta.Epoch) + t.ticket()
 		epoch, err := req.Raised(t.meta.Epoch, last)
 		if err != nil {
 			t.fail(err)

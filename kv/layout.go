@@ -32,7 +32,7 @@ const (
 	claims    table = 'c' // queue: the claims of a queue with a limit
 	workers   table = 'b' // name: the worker
 	activity  table = 'a' // width, overall or each, begin, queue, NUL, kind: the sums of a span of that width
-	cancels   table = 'z' // queue: none. Put when leases are cancelled, for those who watch
+	cancels   table = 'z' // queue: until when it stays. Put when leases are cancelled, for those who watch
 )
 
 // key returns a key of the table.

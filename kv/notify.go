@@ -41,9 +41,17 @@ func (s *Store) tell(t *txn) {
 func (t *txn) tellCancelled(name string) {
 	t.woken[contract.Wakeup{Queue: name, Cancelled: true}] = true
 	if _, watches := t.s.engine.(Watcher); watches {
-		t.putRaw(named(cancels, name), nil)
+		until := t.now.Add(cancelLife)
+		t.put(named(cancels, name), cancelled{until})
+		t.putRaw(endOf(until, cancels, name), nil)
 	}
 }
+
+// cancelLife is how long the key stays that tells of a cancellation: longer than an engine takes to tell of a commit.
+const cancelLife = time.Minute
+
+// A cancelled is the value of such a key.
+type cancelled struct{ Until time.Time }
 
 // A watch tells listeners in this process of commits of all stores of the engine.
 type watch struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,4 +176,63 @@ func (r *run) done() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.ended) == r.want
+}
+
+// Two claims on a queue that may have one job in flight commit at once, each in a store of its own. One of them gets a job.
+func TestClaimsUnderALimitConflict(t *testing.T) {
+	assert.Equal(t, 1, claimedAtOnce(t, func(*memkv.DB) *odd { return &odd{} }))
+}
+
+// claimedAtOnce returns how many jobs both claims got.
+func claimedAtOnce(t *testing.T, engine func(*memkv.DB) *odd) (total int) {
+	t.Helper()
+	db := memkv.New()
+	shared := engine(db)
+	var armed atomic.Bool
+	var both sync.WaitGroup
+	both.Add(2)
+	s, err := openSeveral(t.Context(), 2, clock.NewMock(), func() kv.Engine {
+		o, first := *shared, true
+		o.Engine = db.Connect()
+		commit := o.commit
+		o.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+			if armed.Load() && first {
+				first = false
+				both.Done()
+				both.Wait() // the other claim has decided too
+			}
+			if commit == nil {
+				return v.Commit(ctx, c)
+			}
+			return commit(ctx, v, c)
+		}
+		return &o
+	})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	one := contract.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), MaxRetries: 1}
+	_, err = s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{one, one}})
+	require.NoError(t, err)
+	_, err = s.SetPolicy(t.Context(), "q", contract.Policy{MaxInFlight: 1})
+	require.NoError(t, err)
+	// A claim before them, so that one of the jobs is a retry, and the key that such claims write is there.
+	before, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Second})
+	require.NoError(t, err)
+	require.Len(t, before, 1)
+	_, err = s.NAck(t.Context(), []contract.NAck{{Lease: before[0].Lease(), Form: contract.Fail}})
+	require.NoError(t, err)
+
+	armed.Store(true)
+	var all sync.WaitGroup
+	var claimed atomic.Int64
+	for i, one := range s.stores {
+		all.Go(func() {
+			// One takes the retry and the other one the fresh job, so that only the limit is between them.
+			jobs, err := one.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: 1, RetryQuota: i, Worker: "w", TTL: time.Second})
+			assert.NoError(t, err)
+			claimed.Add(int64(len(jobs)))
+		})
+	}
+	all.Wait()
+	return int(claimed.Load())
 }

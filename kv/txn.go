@@ -29,17 +29,19 @@ type txn struct {
 	guards map[string]uint64 // versions of the keys on which the call has decided
 	writes map[string][]byte // nil means deleted
 
-	tickets []int64
+	tickets []int64                  // for new jobs
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
 	added   map[string]bool          // the queues with new claimable jobs, of which a watch tells by itself
 	later   map[string]time.Duration // the queues to wake after a while, whether or not the call changes something
 	err     error
 }
 
-// An ask is what a call knows beforehand that it must read. It is read in one trip, with the time of the call.
+// An ask is what a call knows beforehand that it needs. It is read in one trip, with the time of the call.
 type ask struct {
 	keys   [][]byte
 	ranges func(now time.Time) []Range // now may be a little earlier than that of the call
+
+	tickets int // how many new jobs there may be
 }
 
 // patience is how long a call is started again after conflicts, and longestPause the longest pause before that.
@@ -100,13 +102,17 @@ func tries[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T,
 
 func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, error) {
 	var none T
+	tickets, err := s.draw(ctx, first.tickets)
+	if err != nil {
+		return none, err
+	}
 	view, err := s.engine.View(ctx)
 	if err != nil {
 		return none, ours(err)
 	}
 	defer view.Close()
 	t := &txn{
-		ctx: ctx, s: s, view: view, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
+		ctx: ctx, s: s, view: view, tickets: tickets, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
 		woken: map[contract.Wakeup]bool{}, added: map[string]bool{}, later: map[string]time.Duration{},
 	}
 	t.begin(first)
@@ -124,6 +130,21 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, e
 	}
 	s.tell(t)
 	return answer, nil
+}
+
+// draw returns numbers for new jobs. Each try draws its own, in case that the engine has handed out some twice.
+func (s *Store) draw(ctx context.Context, n int) ([]int64, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	tickets, err := s.engine.Tickets(ctx, n)
+	if err == nil && len(tickets) != n {
+		err = fmt.Errorf("the engine returned %d of %d tickets", len(tickets), n)
+	}
+	if err != nil {
+		return nil, ours(err)
+	}
+	return tickets, nil
 }
 
 // begin makes the first read. The time is taken after it, so that it is not older than what was read.
@@ -330,19 +351,8 @@ func (t *txn) each(r Range) iter.Seq[Item] {
 	}
 }
 
-// ticket returns a number for a new job. It draws as many as the call may need when it needs the first.
-func (t *txn) ticket(atMost int) int64 {
-	if len(t.tickets) == 0 && t.look() {
-		tickets, err := t.s.engine.Tickets(t.ctx, atMost)
-		t.fail(err)
-		if err == nil && len(tickets) != atMost {
-			t.fail(fmt.Errorf("the engine returned %d of %d tickets", len(tickets), atMost))
-		}
-		t.tickets = tickets
-	}
-	if t.err != nil {
-		return 0
-	}
+// ticket returns a number for a new job.
+func (t *txn) ticket() int64 {
 	next := t.tickets[0]
 	t.tickets = t.tickets[1:]
 	return next

@@ -107,7 +107,7 @@ func ended(now time.Time) Range {
 	return r
 }
 
-// forget deletes values that have ended: unique keys, answers and workers. It is part of the calls that servers make from time to time, so that
+// forget deletes values that have ended: unique keys, answers, workers, and signs of cancellations. It is part of the calls that servers make from time to time, so that
 // calls of producers do not conflict over it.
 func (t *txn) forget(found []Item) {
 	var keys [][]byte
