@@ -16,8 +16,8 @@
 //
 // A store keeps each job as a [Record], whose methods are the life of a job. Shared code also checks requests, cleans error
 // texts and truncates times, so that all stores refuse the same requests with the same messages. Requests have methods for that
-// as well, among them [NewJob.Row], [Ack.Refused], [NAck.Failure], [Policy.Replace] and the Check of each. The folder
-// examples/bbolt has a complete store that was written with this package.
+// as well, among them [NewJob.Row], [Ack.Refused], [NAck.Failure], [Policy.Replace] and the Check of each. Package kv is
+// a complete store that was written with this package, and makes stores of ordered key-value engines.
 package contract
 
 import (

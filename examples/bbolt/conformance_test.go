@@ -11,12 +11,13 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/examples/bbolt"
 	"github.com/seed-ed332417/jq/jqtest"
+	"github.com/seed-ed332417/jq/kv"
 )
 
 func TestConformance(t *testing.T) {
 	const noTx = "a caller's transaction is one of SQL, and bbolt has none"
-	const noKeys = "this example keeps limit keys for people and filters, and leaves out the index that a limit for each of them needs"
-	const noWaits = "the kit for such engines will keep waits; until then this example does without"
+	const noKeys = "the kit keeps limit keys for people and filters, and has no index that a limit for each of them needs"
+	const noWaits = "the kit keeps no waits"
 	a := jqtest.Adapter{
 		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 			return newInstance(ctx, t.TempDir(), clk)
@@ -24,8 +25,8 @@ func TestConformance(t *testing.T) {
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
 			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
 			"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
-			"Schedule/": "an ability beyond the contract's core, which an example can do without",
-			"Monitor/":  "an ability beyond the contract's core, which an example can do without: probes and metrics count instead"},
+			"Schedule/": "the kit keeps no schedules",
+			"Monitor/":  "the kit has no Monitor: probes and metrics count instead"},
 	}
 	jqtest.Run(t, a)
 }
@@ -33,7 +34,7 @@ func TestConformance(t *testing.T) {
 // newInstance creates an empty store in the folder. The cases do not test loss of power, so commits need no sync.
 func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.Instance, error) {
 	path := filepath.Join(folder, "jobs.bolt")
-	open := func(ctx context.Context) (*bbolt.Store, error) {
+	open := func(ctx context.Context) (*kv.Store, error) {
 		return bbolt.Open(ctx, path, &bbolt.Options{Clock: clk, NoSync: true})
 	}
 	s, err := open(ctx)
