@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/seed-ed332417/jq/contract"
@@ -100,29 +101,43 @@ func (t *txn) choose(req contract.ClaimRequest) []Item {
 func (t *txn) due(asked []Range, found [][]Item, limit int) (list []Item) {
 	room := contract.MaxAnswerBytes
 	for i, r := range asked {
-		for items := found[i]; ; items = t.scan(r)[0] {
+		for item, w := range t.claimable(r, found[i]) {
+			if room -= w.weight; len(list) == limit || room < 0 {
+				return list
+			}
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+// claimable yields the entries of a line whose jobs can be claimed. The first items were read: more are read if jobs that have expired, and are not
+// settled yet, stand before the others.
+func (t *txn) claimable(r Range, items []Item) iter.Seq2[Item, waits] {
+	return func(yield func(Item, waits) bool) {
+		for ; ; items = t.scan(r)[0] {
 			for _, item := range items {
 				w, ok := decodeWaits(item.Value)
 				if !ok {
 					t.fail(fmt.Errorf("%w: job %d waits without saying how long it is", errDamaged, lastNumber(item.Key)))
 				}
-				if !w.expires.IsZero() && !w.expires.After(t.now) || momentAt(item.Key, len(item.Key)-16).After(t.now) {
+				if !w.expires.IsZero() && !w.expires.After(t.now) || dueOf(item.Key).After(t.now) {
 					continue
 				}
-				if room -= w.weight; len(list) == limit || room < 0 || !t.look() {
-					return list
+				if !t.look() || !yield(item, w) {
+					return
 				}
-				list = append(list, item)
 			}
 			if len(items) == 0 || len(items) < r.Limit {
-				break
+				return
 			}
-			asked[i].From = append(bytes.Clone(items[len(items)-1].Key), 0) // expired jobs stood before the others
-			r.From = asked[i].From
+			r.From = append(bytes.Clone(items[len(items)-1].Key), 0)
 		}
 	}
-	return list
 }
+
+// dueOf decodes when a waiting job is due, from the key of its entry.
+func dueOf(key []byte) time.Time { return momentAt(key, len(key)-16) }
 
 // lease claims the jobs of the entries.
 func (t *txn) lease(chosen []Item, req contract.ClaimRequest, room bool) []contract.Job {

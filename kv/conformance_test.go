@@ -24,7 +24,6 @@ var excluded = map[string]string{
 	"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
 	"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
 	"Schedule/": "the kit keeps no schedules",
-	"Monitor/":  "the kit has no Monitor: probes and metrics count instead",
 }
 
 func TestConformanceOfTheKit(t *testing.T) {

@@ -264,6 +264,9 @@ func TestTrips(t *testing.T) {
 	took("Get", err, 0, 1, 0)
 	_, err = s.List(t.Context(), contract.Filter{}, contract.Page{Limit: 100})
 	took("List", err, 0, 3, 0)
+	due, err := s.OldestDue(t.Context())
+	took("OldestDue", err, 0, 4, 0)
+	assert.Len(t, due.Queues, 1)
 	_, err = s.Delete(t.Context(), contract.Filter{IDs: []int64{jobs[0].ID}}, 1)
 	took("Delete", err, 0, 1, 1)
 }

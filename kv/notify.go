@@ -106,7 +106,7 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 	case cancels:
 		s.hub.Tell(contract.Wakeup{Queue: string(name), Cancelled: true})
 	case waiting:
-		if due := momentAt(k, len(k)-16); !due.After(s.now()) {
+		if !dueOf(k).After(s.now()) {
 			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})
 		}
 	}

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -38,7 +37,7 @@ func (s *Store) Queues(ctx context.Context) ([]contract.Queue, error) {
 				known[name] = contract.Queue{Policy: q.Policy} // to be named if it has a job
 			}
 		}
-		for _, name := range t.queuesWithJobs() {
+		for _, name := range t.queuesIn(ofQueue) {
 			q := known[name]
 			q.Name = name
 			known[name] = q
@@ -51,21 +50,6 @@ func (s *Store) Queues(ctx context.Context) ([]contract.Queue, error) {
 		}
 		return list
 	})
-}
-
-// queuesWithJobs takes a trip for each queue, and none for each job.
-func (t *txn) queuesWithJobs() (names []string) {
-	r := under(key(ofQueue))
-	r.Limit, r.KeysOnly = 1, true
-	for {
-		found := t.scan(r)[0]
-		if len(found) == 0 {
-			return names
-		}
-		name := found[0].Key[1:bytes.IndexByte(found[0].Key, 0)]
-		names = append(names, string(name))
-		r.From = key(ofQueue, name, []byte{1})
-	}
 }
 
 // SetPaused pauses or resumes a queue.

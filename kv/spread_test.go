@@ -20,6 +20,7 @@ var (
 	_ contract.PolicyKeeper   = (*spread)(nil)
 	_ contract.Registry       = (*spread)(nil)
 	_ contract.Fencer         = (*spread)(nil)
+	_ contract.Monitor        = (*spread)(nil)
 	_ contract.ActivityKeeper = (*spread)(nil)
 )
 
@@ -131,3 +132,7 @@ func (s *spread) AddActivity(ctx context.Context, items []contract.Activity) err
 func (s *spread) Activity(ctx context.Context, filter contract.ActivityFilter) (contract.ActivityPage, error) {
 	return s.next().Activity(ctx, filter)
 }
+
+func (s *spread) Ping(ctx context.Context) error { return s.next().Ping(ctx) }
+
+func (s *spread) OldestDue(ctx context.Context) (contract.Due, error) { return s.next().OldestDue(ctx) }

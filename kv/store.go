@@ -20,6 +20,7 @@ var (
 	_ contract.PolicyKeeper   = (*Store)(nil)
 	_ contract.Registry       = (*Store)(nil)
 	_ contract.Fencer         = (*Store)(nil)
+	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
 )
 

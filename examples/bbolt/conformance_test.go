@@ -25,8 +25,7 @@ func TestConformance(t *testing.T) {
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
 			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
 			"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
-			"Schedule/": "the kit keeps no schedules",
-			"Monitor/":  "the kit has no Monitor: probes and metrics count instead"},
+			"Schedule/": "the kit keeps no schedules"},
 	}
 	jqtest.Run(t, a)
 }
