@@ -23,7 +23,6 @@ var excluded = map[string]string{
 	"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
 	"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
 	"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
-	"Schedule/": "the kit keeps no schedules",
 }
 
 func TestConformanceOfTheKit(t *testing.T) {

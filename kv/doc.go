@@ -1,6 +1,6 @@
 // Package kv is a store on any ordered key-value engine: bbolt, etcd, or another that has snapshots and guarded commits.
 // It is for authors of stores. You write an [Engine], and Open makes a store of it that follows the whole contract
-// of package contract, except callers' transactions, schedules, waits, and limits for each limit key.
+// of package contract, except callers' transactions, waits, and limits for each limit key.
 //
 //	store, err := kv.Open(ctx, engine, nil)
 //

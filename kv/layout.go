@@ -30,6 +30,7 @@ const (
 	ends      table = 'e' // time, table, key: none. An index of the values that end, by when
 	queues    table = 'q' // name: whether the queue is paused, and its policy
 	claims    table = 'c' // queue: the claims of a queue with a limit
+	schedules table = 's' // name: the schedule
 	workers   table = 'b' // name: the worker
 	activity  table = 'a' // width, overall or each, begin, queue, NUL, kind: the sums of a span of that width
 	cancels   table = 'z' // queue: until when it stays. Put when leases are cancelled, for those who watch

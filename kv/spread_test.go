@@ -19,6 +19,7 @@ var (
 	_ contract.Notifier       = (*spread)(nil)
 	_ contract.PolicyKeeper   = (*spread)(nil)
 	_ contract.Registry       = (*spread)(nil)
+	_ contract.ScheduleKeeper = (*spread)(nil)
 	_ contract.Fencer         = (*spread)(nil)
 	_ contract.Monitor        = (*spread)(nil)
 	_ contract.ActivityKeeper = (*spread)(nil)
@@ -136,3 +137,19 @@ func (s *spread) Activity(ctx context.Context, filter contract.ActivityFilter) (
 func (s *spread) Ping(ctx context.Context) error { return s.next().Ping(ctx) }
 
 func (s *spread) OldestDue(ctx context.Context) (contract.Due, error) { return s.next().OldestDue(ctx) }
+
+func (s *spread) SetSchedule(ctx context.Context, by contract.Schedule) (contract.Schedule, error) {
+	return s.next().SetSchedule(ctx, by)
+}
+
+func (s *spread) DeleteSchedule(ctx context.Context, name string) error {
+	return s.next().DeleteSchedule(ctx, name)
+}
+
+func (s *spread) Schedules(ctx context.Context, filter contract.ScheduleFilter, page contract.Page) (contract.SchedulePage, error) {
+	return s.next().Schedules(ctx, filter, page)
+}
+
+func (s *spread) Fire(ctx context.Context, firings []contract.Firing) ([]contract.Fired, error) {
+	return s.next().Fire(ctx, firings)
+}

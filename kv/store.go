@@ -19,6 +19,7 @@ var (
 	_ contract.Notifier       = (*Store)(nil)
 	_ contract.PolicyKeeper   = (*Store)(nil)
 	_ contract.Registry       = (*Store)(nil)
+	_ contract.ScheduleKeeper = (*Store)(nil)
 	_ contract.Fencer         = (*Store)(nil)
 	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
