@@ -35,7 +35,7 @@ type Engine interface {
 // [ErrConflict], and never an incomplete answer. The store starts the call again with a new view: a List starts its page again.
 type View interface {
 	// Read returns the items of each range, in order, all at the moment of the view. A store asks everything that it can ask at once in
-	// one Read. For a single key that does not exist, the answer is empty. The store does not change the items.
+	// one Read, up to 4,000 ranges. For a single key that does not exist, the answer is empty. The store does not change the items.
 	Read(ctx context.Context, ask ...Range) ([][]Item, error)
 
 	// Commit applies the change as a whole or not at all. It is called at most once, as the last call before Close. When it returns nil, the change

@@ -347,6 +347,33 @@ func memkvEngine(o *odd) func() kv.Engine {
 	}
 }
 
+// A recovery that has to start again still brings back the leases of a clock that was ahead.
+func TestLeasesAheadAreBroughtBackAfterAConflict(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect()}
+	s, clk := open(t, e)
+	began := clk.Now()
+	_, err := s.Enqueue(t.Context(), request(1))
+	require.NoError(t, err)
+	clk.Set(began.Add(time.Hour))
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf("q0", 1))
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	clk.Set(began)
+	tries := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		if tries++; tries == 1 {
+			return kv.ErrConflict
+		}
+		return v.Commit(ctx, c)
+	}
+	_, err = s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 10})
+	require.NoError(t, err)
+	detail, err := s.Get(t.Context(), jobs[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, began.Add(time.Minute), detail.LeaseExpiresAt)
+	assert.Equal(t, 2, tries)
+}
+
 func TestErrorsOfACommit(t *testing.T) {
 	e := &odd{Engine: memkv.New().Connect()}
 	s, _ := open(t, e)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/contract"
@@ -20,27 +21,37 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// headsAtOnce is how many entries of each line OldestDue reads first. More are read only if all of these have expired.
-const headsAtOnce = 4
+// headsAtOnce is how many entries of each line OldestDue reads first. More are read only if all of these have expired. And queuesAtOnce is of how
+// many queues it reads them in one trip.
+const (
+	headsAtOnce  = 4
+	queuesAtOnce = 50
+)
 
 // OldestDue returns the queues from which a claim could take a job, each with the earliest due time of its jobs. It reads the heads of the lines of
-// each queue that has waiting jobs, and takes a trip for each such queue and one for the heads.
+// each queue that has waiting jobs, and takes a trip for each such queue and one for the heads of every 50.
 func (s *Store) OldestDue(ctx context.Context) (contract.Due, error) {
 	return call(ctx, s, nil, ask{}, func(t *txn) contract.Due {
 		found := contract.Due{Now: t.now}
-		names := t.queuesIn(waiting)
-		var asked []Range
-		for _, name := range names {
-			asked = append(asked, lines(contract.ClaimRequest{Queue: name, Limit: headsAtOnce}, t.now)...)
-		}
-		heads, each := t.scan(asked...), len(lines(contract.ClaimRequest{}, t.now))
-		for i, name := range names {
-			if oldest := t.oldest(asked[i*each:(i+1)*each], heads[i*each:(i+1)*each]); !oldest.IsZero() {
-				found.Queues = append(found.Queues, contract.QueueDue{Queue: name, OldestDue: oldest})
-			}
+		for names := range slices.Chunk(t.queuesIn(waiting), queuesAtOnce) {
+			found.Queues = append(found.Queues, t.oldestOf(names)...)
 		}
 		return found
 	})
+}
+
+func (t *txn) oldestOf(names []string) (due []contract.QueueDue) {
+	var asked []Range
+	for _, name := range names {
+		asked = append(asked, lines(contract.ClaimRequest{Queue: name, Limit: headsAtOnce}, t.now)...)
+	}
+	heads, each := t.scan(asked...), len(asked)/len(names)
+	for i, name := range names {
+		if oldest := t.oldest(asked[i*each:(i+1)*each], heads[i*each:(i+1)*each]); !oldest.IsZero() {
+			due = append(due, contract.QueueDue{Queue: name, OldestDue: oldest})
+		}
+	}
+	return due
 }
 
 // oldest returns the earliest due time in the lines, or zero.

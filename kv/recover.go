@@ -69,7 +69,7 @@ func (t *txn) bringBack(limit int) map[int64]bool {
 		brought[j.ID] = true
 	}
 	if len(ahead) < limit && t.err == nil {
-		t.s.present.Looked(mark)
+		t.after = func() { t.s.present.Looked(mark) }
 	}
 	return brought
 }

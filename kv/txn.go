@@ -33,6 +33,7 @@ type txn struct {
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
 	added   map[string]bool          // the queues with new claimable jobs, of which a watch tells by itself
 	later   map[string]time.Duration // the queues to wake after a while, whether or not the call changes something
+	after   func()                   // runs if the call took effect; may be nil
 	err     error
 }
 
@@ -127,6 +128,9 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, e
 		if err := t.commit(); err != nil {
 			return none, err
 		}
+	}
+	if t.after != nil {
+		t.after()
 	}
 	s.tell(t)
 	return answer, nil
