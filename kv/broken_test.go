@@ -2,7 +2,6 @@ package kv_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"runtime"
@@ -302,7 +301,7 @@ func TestBrokenEnginesAreNoticed(t *testing.T) {
 			if f.by == histories {
 				report, err := linear.Check(t.Context(), adapterOf(f, 3), linear.Options{Histories: 400, PerStore: 4})
 				var violation *linear.Violation
-				assert.True(t, errors.As(err, &violation), "no history of %d notices: %s", report.Histories, f.breaks)
+				assert.ErrorAs(t, err, &violation, "no history of %d notices: %s", report.Histories, f.breaks)
 				t.Logf("%s: noticed by history %d: %s", f.breaks, report.Histories, firstLine(err))
 				return
 			}

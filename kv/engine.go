@@ -57,16 +57,18 @@ type View interface {
 
 // A Range selects keys from From, without To. If To is nil, it selects the key From alone.
 type Range struct {
-	From, To []byte
-	Limit    int  // at most so many items, the first ones; zero means all
-	KeysOnly bool // the values are not needed
+	From     []byte // the first key
+	To       []byte // the key behind the last one, or nil
+	Limit    int    // at most so many items, the first ones; zero means all
+	KeysOnly bool   // the values are not needed
 }
 
 // An Item is a key with its value. A version belongs to one value of one key: each commit that writes the key gives it another version, also if the value stays
 // the same or the key was removed in between. Version 0 means that there is no such key.
 type Item struct {
-	Key, Value []byte
-	Version    uint64
+	Key     []byte // not empty
+	Value   []byte // may be empty
+	Version uint64 // given by the engine
 }
 
 // A Change is what a commit applies. No key stands twice in Puts and Deletes. To delete a key that does not exist is no error. A value may be
@@ -75,9 +77,9 @@ type Item struct {
 // A call on 1,000 jobs changes up to 8,010 keys, guards 2,010, and writes up to 24 MiB. A Delete also deletes up to 100 keys for each job that was
 // claimed so often. The keys that have a guard, a put or a delete overlap.
 type Change struct {
-	Guards  []Item // by Key and Version
-	Puts    []Item // by Key and Value
-	Deletes [][]byte
+	Guards  []Item   // by Key and Version
+	Puts    []Item   // by Key and Value
+	Deletes [][]byte // keys
 }
 
 // Limits are what an engine can hold. Zero means any number.
@@ -89,9 +91,9 @@ type Limits struct {
 
 // The least limits that Open accepts. An engine whose values are shorter must cut them into several.
 const (
-	MinKeys  = 12_000
-	MinBytes = 24 << 20
-	MinValue = 2 << 20
+	MinKeys  = 12_000   // of Limits.Keys
+	MinBytes = 24 << 20 // of Limits.Bytes
+	MinValue = 2 << 20  // of Limits.Value
 )
 
 // Errors of an engine, by errors.Is.
