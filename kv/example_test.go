@@ -18,12 +18,10 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer producer.Close()
 	worker, err := kv.Open(ctx, db.Connect(), nil)
 	if err != nil {
 		panic(err)
 	}
-	defer worker.Close()
 
 	job := contract.NewJob{Queue: "mail", Kind: "welcome", Payload: []byte(`{"name":"ada"}`)}
 	if _, err := producer.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{job}}); err != nil {
@@ -34,5 +32,8 @@ func Example() {
 		panic(err)
 	}
 	fmt.Printf("%s %s under token %d\n", jobs[0].Kind, jobs[0].Payload, jobs[0].Token)
-	// Output: welcome {"name":"ada"} under token 1
+	fmt.Println(producer.Close(), worker.Close())
+	// Output:
+	// welcome {"name":"ada"} under token 1
+	// <nil> <nil>
 }
