@@ -33,7 +33,8 @@ import (
 
 // playedElsewhere lists the guides whose console blocks another test runs.
 var playedElsewhere = map[string]string{
-	"flows.md": "examples/flows/TestPageShowsTheCommands",
+	"first-job.md": "examples/guides/firstjob/TestJobSurvivesAKill",
+	"flows.md":     "examples/flows/TestPageShowsTheCommands",
 }
 
 // exampleStore is the store of pages about Postgres.
