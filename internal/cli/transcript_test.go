@@ -268,10 +268,14 @@ func (p *transcript) serve(command, want string) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended
 	})
-	eventually(func() bool { return strings.HasPrefix(p.shown(out.String()), want) })
-	got := p.shown(out.String())
-	assert.Equal(p, want, got[:min(len(got), len(want))], command)
+	got := func() string { return filesLoaded.ReplaceAllString(p.shown(out.String()), "") }
+	eventually(func() bool { return strings.HasPrefix(got(), want) })
+	printed := got()
+	assert.Equal(p, want, printed[:min(len(printed), len(want))], command)
 }
+
+// filesLoaded is what a server says, at its start or later, of a file that was written a moment before.
+var filesLoaded = regexp.MustCompile(`(?m)^time=.*` + regexp.QuoteMeta(filesRead) + `.*\n`)
 
 // output keeps what a process prints while a test reads it.
 type output struct {
