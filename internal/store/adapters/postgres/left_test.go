@@ -48,9 +48,10 @@ type name struct {
 	dsn   string
 	first string // the socket of the server to begin with
 
-	mu    sync.Mutex // guards what follows
-	to    string     // the socket of the present one
-	conns []net.Conn
+	mu     sync.Mutex // guards what follows
+	to     string     // the socket of the present one
+	conns  []net.Conn
+	damage func(sent []byte) (whole int, instead []byte) // what to send in place of the rest; may be nil
 }
 
 func newName(t *testing.T, dsn string) *name {
@@ -96,10 +97,38 @@ func (n *name) serve(conn net.Conn) {
 		return
 	}
 	var back sync.WaitGroup
-	back.Go(func() { _, _ = io.Copy(conn, server); _ = conn.Close() })
+	back.Go(func() { n.answer(conn, server); _ = conn.Close() })
 	_, _ = io.Copy(server, conn)
 	_ = server.Close()
 	back.Wait()
+}
+
+// answer copies what the server sends, until the connection ends or what was sent is damaged.
+func (n *name) answer(conn, server net.Conn) {
+	buffer := make([]byte, 1<<20)
+	for {
+		size, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		n.mu.Lock()
+		damage := n.damage
+		n.mu.Unlock()
+		whole, instead := size, []byte(nil)
+		if damage != nil {
+			whole, instead = damage(buffer[:size])
+		}
+		if _, err := conn.Write(append(buffer[:whole:whole], instead...)); err != nil || instead != nil {
+			return
+		}
+	}
+}
+
+// breakOff damages what the server sends, from now on.
+func (n *name) breakOff(damage func(sent []byte) (whole int, instead []byte)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.damage = damage
 }
 
 // leadTo lets the name lead to another server, and ends all connections. Empty, it leads to the first one again, and ends none.

@@ -20,6 +20,7 @@ type session struct {
 	since  time.Time // when its latest user gave it back
 	worked time.Time // when the server last answered it
 	spoilt bool
+	damage error // of an answer that the driver could not read; see damaged
 
 	interrupt func()      // ends the present call; nil if only a context can
 	silent    func() bool // reports that the server has neither said anything since the latest call nor gone; may be nil
@@ -91,20 +92,27 @@ func (s *session) ResetSession(ctx context.Context) error {
 }
 
 // QueryContext is part of driver.QueryerContext.
-func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer s.damaged(&err)
 	stmt, err := s.statement(ctx, query, args)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case stmt == nil:
-		return s.Conn.QueryContext(ctx, query, args)
-	default:
-		return stmt.QueryContext(ctx, args)
 	}
+	var rows driver.Rows
+	if stmt == nil {
+		rows, err = s.Conn.QueryContext(ctx, query, args)
+	} else {
+		rows, err = stmt.QueryContext(ctx, args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &guarded{rows, s}, nil
 }
 
 // ExecContext is part of driver.ExecerContext.
-func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer s.damaged(&err)
 	stmt, err := s.statement(ctx, query, args)
 	switch {
 	case err != nil:
@@ -118,6 +126,9 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 
 // statement returns the prepared statement, or nil if the text must be sent.
 func (s *session) statement(ctx context.Context, query string, args []driver.NamedValue) (statement, error) {
+	if s.damage != nil {
+		return nil, s.damage
+	}
 	if !s.prepares || len(args) == 0 {
 		return nil, nil
 	}
