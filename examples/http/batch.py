@@ -1,12 +1,12 @@
 """Enqueues a chain and a batch over HTTP, and waits until the last jobs have ended: python3 batch.py FILE...
 The chain: scan, then read. The batch: a frame for each file, and when all have succeeded, an album. It needs only the standard library,
-and producer.py and flow.py beside it."""
+and client.py and flow.py beside it."""
 
 import sys
 import uuid
 
-from flow import call, ended
-from producer import enqueue
+from client import call, enqueue
+from flow import ended
 
 
 def chain(*jobs):
@@ -20,7 +20,7 @@ def batch(jobs, then):
     last = enqueue([{**then, "after": [{"group": group}]}], open=[group])[0]
     for i in range(0, len(jobs), 1000):
         enqueue([{**job, "group": group} for job in jobs[i:i + 1000]])
-    call(f"groups/{group}/seal", b"")
+    call("POST", f"/v1/groups/{group}/seal")
     return last
 
 

@@ -1,21 +1,10 @@
 """Enqueues jobs that wait for each other over HTTP, and waits until the last has ended: python3 flow.py FILE...
 For each file: download, then shrink. When all are shrunk: publish. Whatever happens: report. It needs only the standard library, and
-producer.py beside it."""
+client.py beside it."""
 
-import json
-import os
 import sys
-import urllib.request
 
-from producer import SERVER, enqueue
-
-
-def call(path, body=None):
-    headers = {}
-    if token := os.environ.get("JQ_TOKEN"):
-        headers["Authorization"] = "Bearer " + token
-    with urllib.request.urlopen(urllib.request.Request(SERVER + "/v1/" + path, body, headers), timeout=60) as answer:
-        return json.loads(answer.read() or "null")
+from client import call, enqueue
 
 
 def flow(files):
@@ -31,7 +20,7 @@ def flow(files):
 
 
 def ended(id):
-    while "finished_at" not in (job := call(f"jobs/{id}?wait=30s")):
+    while "finished_at" not in (job := call("GET", f"/v1/jobs/{id}?wait=30s")):
         pass
     return job
 
@@ -42,5 +31,5 @@ if __name__ == "__main__":
         print("job", job["id"], job["state"])
     ended(added[-1]["id"])
     for wait in ended(added[-2]["id"])["waits"]:
-        job = call("jobs/" + wait["id"])
+        job = call("GET", "/v1/jobs/" + wait["id"])
         print("publish had", job["kind"], job["payload"], job.get("result"))

@@ -1,40 +1,41 @@
-// Runs jobs from a server over HTTP, until Ctrl-C: node worker.mjs. It needs no packages.
-const server = process.env.JQ_SERVER ?? "http://127.0.0.1:7070";
+// Runs jobs from a server over HTTP, until Ctrl-C: node worker.mjs. It needs no packages, but client.mjs beside it.
+import { setTimeout } from "node:timers/promises";
+import { post } from "./client.mjs";
+
 const worker = `node-${process.pid}`;
 const lease = 30; // seconds
-
-async function post(path, body) {
-  const headers = { "Content-Type": "application/json" };
-  if (process.env.JQ_TOKEN) headers.Authorization = `Bearer ${process.env.JQ_TOKEN}`;
-  const answer = await fetch(server + path, { method: "POST", headers, body: JSON.stringify(body) });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  return answer.json();
-}
 
 async function handle(job) {
   return { echo: job.payload };
 }
 
-// keepAlive extends the lease while the job runs. If the lease is lost, the worker must stop at once.
-function keepAlive(job) {
-  return setInterval(async () => {
-    const { results } = await post("/v1/extend", { jobs: [job], lease: `${lease}s` });
-    if (results[0].status !== "ok" && results[0].status !== "busy") {
-      console.log("job", job.id, "was lost:", results[0].status);
+// keepAlive extends the lease while the job runs. If the lease is lost, or may be, the work must stop at once.
+async function keepAlive(job, done) {
+  let held = performance.now() + 900 * lease; // the claim's answer took a while
+  while (await setTimeout((1000 * lease) / 3, true, { signal: done }).catch(() => false)) {
+    const sent = performance.now();
+    const status = await post("/v1/extend", { jobs: [job], lease: `${lease}s` }, { until: held }).then(
+      ({ results }) => results[0].status,
+      (error) => error.message,
+    );
+    if (status === "ok") held = sent + 1000 * lease;
+    else if (status !== "busy" && !done.aborted) {
+      console.log("job", job.id, "was lost:", status);
       process.exit(1);
     }
-  }, (lease * 1000) / 3);
+  }
 }
 
 async function run({ id, token, ...job }) {
-  const beats = keepAlive({ id, token });
+  const done = new AbortController();
+  keepAlive({ id, token }, done.signal);
   let path, end;
   try {
     [path, end] = ["/v1/ack", { id, token, result: await handle(job) }];
   } catch (error) {
     [path, end] = ["/v1/nack", { id, token, error: String(error) }];
   }
-  clearInterval(beats);
+  done.abort();
   const { results } = await post(path, { jobs: [end] });
   console.log("job", id, results[0].status, results[0].state ?? "");
 }

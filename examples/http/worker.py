@@ -1,22 +1,13 @@
-"""Runs jobs from a server over HTTP, until Ctrl-C: python3 worker.py. It needs only the standard library."""
+"""Runs jobs from a server over HTTP, until Ctrl-C: python3 worker.py. It needs only the standard library, and client.py beside it."""
 
-import json
 import os
 import threading
-import urllib.request
+import time
 
-SERVER = os.environ.get("JQ_SERVER", "http://127.0.0.1:7070")
+from client import call
+
 WORKER = f"python-{os.getpid()}"
 LEASE = 30  # seconds
-
-
-def post(path, body):
-    headers = {"Content-Type": "application/json"}
-    if token := os.environ.get("JQ_TOKEN"):
-        headers["Authorization"] = "Bearer " + token
-    request = urllib.request.Request(SERVER + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 def handle(job):
@@ -24,11 +15,19 @@ def handle(job):
 
 
 def keep_alive(lease, done):
-    """Extends the lease while the job runs. If the lease is lost, the worker must stop at once."""
+    """Extends the lease while the job runs. If it is lost, or may be, the work must stop at once."""
+    held = time.monotonic() + LEASE * 0.9  # the claim's answer took a while
     while not done.wait(LEASE / 3):
-        [result] = post("/v1/extend", {"jobs": [lease], "lease": f"{LEASE}s"})["results"]
-        if result["status"] not in ("ok", "busy"):
-            print("job", lease["id"], "was lost:", result["status"])
+        sent = time.monotonic()
+        try:
+            [result] = call("POST", "/v1/extend", {"jobs": [lease], "lease": f"{LEASE}s"}, until=held)["results"]
+            status = result["status"]
+        except BaseException as error:  # a refusal is a SystemExit, which would only end this thread
+            status = str(error)
+        if status == "ok":
+            held = sent + LEASE
+        elif status != "busy" and not done.is_set():
+            print("job", lease["id"], "was lost:", status, flush=True)
             os._exit(1)
 
 
@@ -40,11 +39,11 @@ def run(job):
     except Exception as error:
         path, end = "/v1/nack", lease | {"error": repr(error)}
     done.set()
-    [result] = post(path, {"jobs": [end]})["results"]
+    [result] = call("POST", path, {"jobs": [end]})["results"]
     print("job", job["id"], result["status"], result.get("state", ""), flush=True)
 
 
 while True:
     claim = {"worker": WORKER, "lease": f"{LEASE}s", "wait": "20s"}
-    for job in post("/v1/claim", claim)["jobs"]:
+    for job in call("POST", "/v1/claim", claim)["jobs"]:
         run(job)
