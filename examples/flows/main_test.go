@@ -10,9 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/remote"
 )
 
 // page returns the page about the program.
@@ -59,25 +64,64 @@ var (
 func TestPageShowsTheCommands(t *testing.T) {
 	jobq := build(t, "../../cmd/jobq")
 	url := serve(t, command(t, jobq, "serve", "--addr", "127.0.0.1:0"))
-	_, block, found := strings.Cut(page(t), "```console\n$ ./jobq ")
-	require.True(t, found)
-	block, _, _ = strings.Cut("$ ./jobq "+block, "```")
-	steps := strings.Split(block, "$ ")[1:]
-	assert.Len(t, steps, 6)
-	for _, step := range steps {
-		line, want, _ := strings.Cut(step, "\n")
-		var got []byte
-		var err error
-		if call := curl.FindStringSubmatch(line); call != nil {
-			answer, failed := http.Post(url+call[2], "application/json", strings.NewReader(call[1]))
-			require.NoError(t, failed)
-			got, err = io.ReadAll(answer.Body)
-			require.NoError(t, answer.Body.Close())
-		} else {
-			got, err = command(t, jobq, strings.Fields(line)[1:]...).Output()
+	blocks := strings.Split(page(t), "```console\n$ ./jobq ")[1:]
+	require.Len(t, blocks, 2)
+	play := func(block string, commands int) {
+		block, _, _ = strings.Cut("$ ./jobq "+block, "```")
+		steps := strings.Split(block, "$ ")[1:]
+		assert.Len(t, steps, commands)
+		for _, step := range steps {
+			line, want, _ := strings.Cut(step, "\n")
+			var got []byte
+			var err error
+			if call := curl.FindStringSubmatch(line); call != nil {
+				answer, failed := http.Post(url+call[2], "application/json", strings.NewReader(call[1]))
+				require.NoError(t, failed)
+				got, err = io.ReadAll(answer.Body)
+				require.NoError(t, answer.Body.Close())
+			} else {
+				got, err = command(t, jobq, strings.Fields(line)[1:]...).Output()
+			}
+			require.NoError(t, err, line)
+			assert.Equal(t, want, when.ReplaceAllString(string(got), "2026-01-02T03:04:05Z"), line)
 		}
-		require.NoError(t, err, line)
-		assert.Equal(t, want, when.ReplaceAllString(string(got), "2026-01-02T03:04:05Z"), line)
+	}
+	play(blocks[0], 6)
+	scanFrames(t, url)
+	play(blocks[1], 1)
+}
+
+// scanFrames enqueues a flow of which one frame cannot be decoded, and runs what can run.
+func scanFrames(t *testing.T, url string) {
+	t.Helper()
+	s, err := remote.Open(t.Context(), url, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	scan, frames := []jq.Wait{{Item: 0}}, []jq.Wait{{Group: "frames"}}
+	jobs := []jq.NewJob{{Kind: "scan"}}
+	for range 3 {
+		jobs = append(jobs, jq.NewJob{Kind: "frame", Group: "frames", After: scan})
+	}
+	jobs = append(jobs, jq.NewJob{Kind: "album", After: frames}, jq.NewJob{Kind: "tidy", After: []jq.Wait{{Group: "frames", Any: true}}})
+	for i := range jobs {
+		jobs[i].Queue, jobs[i].Payload = "default", []byte(`null`)
+	}
+	_, err = s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	for {
+		jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
+		require.NoError(t, err)
+		if len(jobs) == 0 {
+			return
+		}
+		var outcomes []jq.Outcome
+		if jobs[0].ID == 9 {
+			outcomes, err = s.NAck(t.Context(), []contract.NAck{{Lease: jobs[0].Lease(), Form: contract.Fail, Error: "decode 3.png: unexpected EOF"}})
+		} else {
+			outcomes, err = s.Ack(t.Context(), []contract.Ack{{Lease: jobs[0].Lease()}})
+		}
+		require.NoError(t, err)
+		require.NoError(t, outcomes[0].Err())
 	}
 }
 
