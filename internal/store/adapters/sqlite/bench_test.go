@@ -128,3 +128,50 @@ func cpuTime(b *testing.B) time.Duration {
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
+
+// BenchmarkLimited claims and acks ten jobs of a thousand keys at a time, in a queue with and without a limit that is never reached.
+func BenchmarkLimited(b *testing.B) {
+	const keys, size = 1000, 10
+	for _, k := range []struct {
+		name   string
+		policy store.Policy
+	}{
+		{"none", store.Policy{}},
+		{"max_per_key", store.Policy{MaxPerKey: 50}},
+		{"fair", store.Policy{Fair: true}},
+		{"ordered", store.Policy{Ordered: true}},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			s := newLife(b, Normal, size, "").s
+			_, err := s.SetPolicy(b.Context(), "q", k.policy)
+			require.NoError(b, err)
+			for left := b.N * size; left > 0; left -= store.MaxItems {
+				jobs := make([]store.NewJob, min(left, store.MaxItems))
+				for i := range jobs {
+					jobs[i] = store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), LimitKey: fmt.Sprint("customer-", i%keys)}
+				}
+				_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: jobs})
+				require.NoError(b, err)
+			}
+			b.ResetTimer()
+			var claim, ack phase
+			for range b.N {
+				stop := claim.measure(b)
+				jobs, err := s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: size, Worker: "w", TTL: time.Minute})
+				stop()
+				require.NoError(b, err)
+				require.Len(b, jobs, size)
+				acks := make([]store.Ack, size)
+				for i, j := range jobs {
+					acks[i].Lease = j.Lease()
+				}
+				stop = ack.measure(b)
+				_, err = s.Ack(b.Context(), acks)
+				stop()
+				require.NoError(b, err)
+			}
+			claim.report(b, "claim", b.N*size)
+			ack.report(b, "ack", b.N*size)
+		})
+	}
+}
