@@ -4,11 +4,9 @@ package sidekiq
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/httpapi"
-	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/redistest"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
@@ -108,7 +106,7 @@ func TestRubyEnqueues(t *testing.T) {
 func TestMoveTakesWhatWaits(t *testing.T) {
 	store := jqtest.NewStore(t)
 	command := ruby(t, store, `require "sidekiq/api"`)
-	redis := "REDIS_URL=" + startRedis(t)
+	redis := "REDIS_URL=redis://" + redistest.Start(t)
 	out, err := command(redis, "-e", `
 		require "sidekiq/api"
 		150.times { |i| Sidekiq::Client.push("class" => "WelcomeMail", "args" => [i, "en"], "queue" => "mail", "retry" => 3) }
@@ -132,27 +130,4 @@ func TestMoveTakesWhatWaits(t *testing.T) {
 	out, err = command(redis, "-r", "sidekiq/api", "-e", `s = Sidekiq::Stats.new; puts s.enqueued + s.scheduled_size + s.retry_size`).CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Equal(t, "0\n", string(out), "what is left in Sidekiq")
-}
-
-// startRedis returns the URL of a server of this test's own.
-func startRedis(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
-	port, err := pgtest.FreePort()
-	require.NoError(t, err)
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	server := exec.Command(program, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "")
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait() // returns that it was killed
-	})
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", addr)
-		return err == nil && conn.Close() == nil
-	}, 30*time.Second, 10*time.Millisecond, "redis-server does not answer")
-	return "redis://" + addr
 }
