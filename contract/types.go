@@ -1075,8 +1075,9 @@ type (
 	//	func (Filter) Matches(j Job, now time.Time) bool
 	//	// Cursor returns the cursor of the page that begins after the job with the id.
 	//	func (Filter) Cursor(id int64) string
-	//	// Position returns the id that the cursor carries: the page holds smaller ones.
-	//	func (Filter) Position(cursor string) (int64, error)
+	//	// Position checks the filter and the page, and returns the id before which the page begins: math.MaxInt64 for
+	//	// the first page.
+	//	func (Filter) Position(page Page) (int64, error)
 	//	// Check returns an *InvalidError if the filter breaks a limit.
 	//	func (Filter) Check() error
 	//	// CheckBulk returns an *InvalidError if a call of Cancel, Requeue or Delete breaks a limit.

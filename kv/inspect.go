@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -34,7 +33,7 @@ func (s *Store) Get(ctx context.Context, id int64) (contract.JobDetail, error) {
 
 // List returns the jobs that match, the newest first.
 func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.Page) (contract.JobPage, error) {
-	before, refused := position(filter, page)
+	before, refused := filter.Position(page)
 	return call(ctx, s, refused, ask{}, func(t *txn) contract.JobPage {
 		var found []*job
 		var next string
@@ -51,20 +50,6 @@ func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.
 		}
 		return contract.JobPage{Jobs: t.whole(found), Next: next}
 	})
-}
-
-// position checks a listing and returns the id before which the page begins.
-func position(filter contract.Filter, page contract.Page) (before int64, err error) {
-	if err := filter.Check(); err != nil {
-		return 0, err
-	}
-	if err := page.Check(); err != nil {
-		return 0, err
-	}
-	if page.Cursor == "" {
-		return math.MaxInt64, nil
-	}
-	return filter.Position(page.Cursor)
 }
 
 // Count counts the jobs that match, by reading all of them.

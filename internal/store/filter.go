@@ -2,10 +2,12 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -68,12 +70,18 @@ func (f Filter) Cursor(id int64) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(f.mark(), uint64(id)))
 }
 
-// Position returns the id that the cursor carries: the page holds smaller ones. The call returns ErrInvalid for a cursor from
-// another filter.
-func (f Filter) Position(cursor string) (int64, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+// Position checks the filter and the page, and returns the id before which the page begins: math.MaxInt64 for the first page. A cursor
+// from another filter or from another listing returns ErrInvalid.
+func (f Filter) Position(page Page) (int64, error) {
+	if err := cmp.Or(f.Check(), page.Check()); err != nil {
+		return 0, err
+	}
+	if page.Cursor == "" {
+		return math.MaxInt64, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(page.Cursor)
 	if err == nil && len(raw) >= 8 {
-		if id := int64(binary.BigEndian.Uint64(raw[len(raw)-8:])); f.Cursor(id) == cursor {
+		if id := int64(binary.BigEndian.Uint64(raw[len(raw)-8:])); f.Cursor(id) == page.Cursor {
 			return id, nil
 		}
 	}

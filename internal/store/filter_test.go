@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestFilterIsEmptyWithAfterAlone(t *testing.T) {
 
 func TestCursorsBelongToTheirFilter(t *testing.T) {
 	one, other := Filter{Queue: "q"}, Filter{Kind: "q"}
-	id, err := one.Position(one.Cursor(42))
+	id, err := one.Position(Page{Limit: 1, Cursor: one.Cursor(42)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(42), id)
 	none, empty := Filter{}, Filter{IDs: []int64{}, States: []State{}}
@@ -49,10 +50,17 @@ func TestCursorsBelongToTheirFilter(t *testing.T) {
 	assert.NotEqual(t, inGroup.Cursor(1), forGroup.Cursor(1))
 	assert.NotEqual(t, none.Cursor(1), forGroup.Cursor(1))
 	assert.Equal(t, "qkyuQmMKi_MAAAAAAAAAAQ", none.Cursor(1), "earlier versions have this cursor too")
-	for _, cursor := range []string{other.Cursor(42), "", "!", "AAAA", one.Cursor(42) + "AA"} {
-		_, err := one.Position(cursor)
+	for _, cursor := range []string{other.Cursor(42), "!", "AAAA", one.Cursor(42) + "AA"} {
+		_, err := one.Position(Page{Limit: 1, Cursor: cursor})
 		assert.ErrorIs(t, err, ErrInvalid, "%q", cursor)
 	}
+	first, err := one.Position(Page{Limit: 1})
+	require.NoError(t, err)
+	assert.Equal(t, int64(math.MaxInt64), first)
+	_, err = one.Position(Page{})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = Filter{Queue: "\x00"}.Position(Page{Limit: 1})
+	require.ErrorIs(t, err, ErrInvalid)
 }
 
 func FuzzCursor(f *testing.F) {
@@ -60,7 +68,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, cursor string) {
 		filter := Filter{}
-		if id, err := filter.Position(cursor); err == nil {
+		if id, err := filter.Position(Page{Limit: 1, Cursor: cursor}); err == nil && cursor != "" {
 			assert.Equal(t, filter.Cursor(id), cursor, "one position has one cursor")
 		}
 	})
@@ -87,7 +95,7 @@ func TestCursorsOfWorkersBelongToTheirFilter(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, "%q", cursor)
 		assert.Equal(t, "cursor", invalid.Field)
 	}
-	_, err = Filter{}.Position(one.Cursor("w"))
+	_, err = Filter{}.Position(Page{Limit: 1, Cursor: one.Cursor("w")})
 	require.ErrorIs(t, err, ErrInvalid)
 	_, err = one.Position(Page{})
 	require.ErrorIs(t, err, ErrInvalid)

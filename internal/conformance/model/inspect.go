@@ -52,7 +52,7 @@ func (s *Store) page(filter store.Filter, page store.Page, now time.Time) ([]job
 	if page.Cursor == "" {
 		return matching, nil
 	}
-	position, err := filter.Position(page.Cursor)
+	position, err := filter.Position(page)
 	if err != nil {
 		return matching, s.unless(CursorUnchecked, err)
 	}

@@ -7,17 +7,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// CheckPage checks the filter and the page. It returns the id before which the page begins, or 0 if the page has no cursor.
-func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
-	if err := filter.Check(); err != nil {
-		return 0, err
-	}
-	if err := page.Check(); err != nil || page.Cursor == "" {
-		return 0, err
-	}
-	return filter.Position(page.Cursor)
-}
-
 // PageOf returns the page. The query asked for one job more than the page may hold: if it found that job, there is a next page.
 // More says that the query left out further jobs because their documents were too large for this page.
 func PageOf(found []*store.Record, more bool, filter store.Filter, page store.Page) store.JobPage {

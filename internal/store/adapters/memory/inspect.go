@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 
 // List returns the jobs that match, the newest first.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	before, refused := checkList(filter, page)
+	before, refused := filter.Position(page)
 	now, err := s.enter(ctx, refused)
 	if err != nil {
 		return store.JobPage{}, err
@@ -46,20 +45,6 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		found.Jobs = append(found.Jobs, j.row())
 	}
 	return found, nil
-}
-
-// checkList checks a listing and returns the id before which the page begins.
-func checkList(filter store.Filter, page store.Page) (before int64, err error) {
-	if err := filter.Check(); err != nil {
-		return 0, err
-	}
-	if err := page.Check(); err != nil {
-		return 0, err
-	}
-	if page.Cursor == "" {
-		return math.MaxInt64, nil
-	}
-	return filter.Position(page.Cursor)
 }
 
 // Count counts the jobs that match.

@@ -36,7 +36,7 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	before, invalid := sqlkit.CheckPage(filter, page)
+	before, invalid := filter.Position(page)
 	leases := s.leases() // must be read before the snapshot is taken
 	return call(ctx, s, invalid, s.with.page, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before, leases) })
 }
@@ -44,10 +44,7 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 // list first looks at the ids where the page begins, which is nearly always enough.
 func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cursor.Position) (store.JobPage, error) {
 	q := t.find(filter, page.Limit+1, ifAny, leases)
-	q.falling = true
-	if page.Cursor != "" {
-		q.before = before
-	}
+	q.falling, q.before = true, before
 	room := sqlkit.NewRoom()
 	var found []*store.Record
 	var err error

@@ -59,7 +59,8 @@ func (s *Store) note(redacted bool) {
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	body := wire.List{Filter: wire.FilterOf(filter), Limit: &page.Limit, Cursor: page.Cursor}
-	c := post(wire.PathList, checkPage(filter, page), body, mostJobs(page.Limit))
+	_, invalid := filter.Position(page)
+	c := post(wire.PathList, invalid, body, mostJobs(page.Limit))
 	c.reads = true
 	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, page.Limit, "jobs") })
 	if err != nil {
@@ -78,17 +79,6 @@ func (s *Store) WaitedFor(ctx context.Context, req waited.Request) (waited.Page,
 	c.reads = true
 	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, req.Limit, "jobs") })
 	return waited.Page{Waits: answer.Waits, JobPage: store.JobPage{Jobs: answer.Store(), Next: answer.Next}}, err
-}
-
-func checkPage(filter store.Filter, page store.Page) error {
-	if err := filter.Check(); err != nil {
-		return err
-	}
-	if err := page.Check(); err != nil || page.Cursor == "" {
-		return err
-	}
-	_, err := filter.Position(page.Cursor)
-	return err
 }
 
 // Count is part of the contract.

@@ -35,14 +35,11 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	before, invalid := sqlkit.CheckPage(filter, page)
+	before, invalid := filter.Position(page)
 	return readOn(ctx, s, s.readers, invalid, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before) })
 }
 
 func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.JobPage, error) {
-	if page.Cursor == "" {
-		before = unbounded
-	}
 	where := chosen(filter, before, t.now)
 	room := sqlkit.NewRoom()
 	found, err := sqlkit.Fitting(t.each, room, `
