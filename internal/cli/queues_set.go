@@ -71,7 +71,7 @@ func (a *app) queuesSet() *cobra.Command {
 		}
 		p.fairGiven, p.orderGiven = f.Changed("fair"), f.Changed("ordered")
 		if !p.given() {
-			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
+			return misuse("nothing to set: give a flag such as --max-per-key 3, or see the policy with queues ls")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			var before jq.Policy

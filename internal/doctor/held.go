@@ -17,7 +17,9 @@ type holder struct {
 	waiting store.QueueCount // the due jobs that wait for it
 }
 
-func (h *holder) String() string { return fmt.Sprintf("%s in %s (job %d)", h.key, h.queue, h.job.ID) }
+func (h *holder) String() string {
+	return fmt.Sprintf("%s in %s (job %d %s)", h.key, h.queue, h.job.ID, h.why)
+}
 
 // mostPages is how many pages of blocked, of retrying and of ready jobs are read at most to find holders, the newest jobs first.
 const mostPages = 10
@@ -130,8 +132,15 @@ func (e *examination) holds(h *holder) (bool, error) {
 			return false, err
 		}
 	}
-	since, err := e.heldSince(h.job)
-	return !since.IsZero() && e.heldUntil(h.job).Sub(since) >= starving, err
+	detail, err := e.store.Get(e.ctx, h.job.ID)
+	if err != nil {
+		return false, unlessGone(err)
+	}
+	if n := len(detail.History); n > 0 && detail.History[n-1].Ending == store.EndSnoozed && detail.History[n-1].Error != "" {
+		h.why += fmt.Sprintf(" (%s)", detail.History[n-1].Error)
+	}
+	since := e.heldSince(h.job, detail)
+	return !since.IsZero() && e.heldUntil(h.job).Sub(since) >= starving, nil
 }
 
 func live(q store.QueueCount) (n int64) {
@@ -148,16 +157,12 @@ func (e *examination) heldUntil(j store.Job) time.Time {
 
 // heldSince returns since when a job holds its key, if all jobs before it had ended by then: since it expired, was claimed for the first time, or was enqueued
 // if it never was. A job that has ended and was requeued begins anew. The time is zero if something has happened to the job meanwhile.
-func (e *examination) heldSince(j store.Job) (time.Time, error) {
-	detail, err := e.store.Get(e.ctx, j.ID)
-	if err != nil {
-		return time.Time{}, unlessGone(err)
-	}
+func (e *examination) heldSince(j store.Job, detail store.JobDetail) time.Time {
 	if detail.Token != j.Token || detail.Phase() != j.Phase() {
-		return time.Time{}, nil
+		return time.Time{}
 	}
 	if expires := j.ExpiresAt(); j.State != store.InFlight && !expires.IsZero() && !expires.After(e.counts.Now) {
-		return expires, nil
+		return expires
 	}
 	since, retries := j.EnqueuedAt, j.Retries
 	for i, a := range slices.Backward(detail.History) {
@@ -175,7 +180,7 @@ func (e *examination) heldSince(j store.Job) (time.Time, error) {
 		}
 		since = a.StartedAt
 	}
-	return since, nil
+	return since
 }
 
 // heldFinding adds one finding for all keys that are held. The key whose job has waited longest comes first.
@@ -191,15 +196,15 @@ func (e *examination) heldFinding() {
 		due += h.waiting.Due
 		names = append(names, h.String())
 	}
-	first, who := all[0], ""
-	what := fmt.Sprintf("job %d holds back the later ones of the limit key %s in the ordered queue %s: it %s,", first.job.ID, first.key, first.queue, first.why)
+	first, them, who := all[0], "it", ""
+	what := fmt.Sprintf("job %d holds back the later ones of the limit key %s in the ordered queue %s: it %s", first.job.ID, first.key, first.queue, first.why)
 	if len(all) > 1 {
-		what, who = fmt.Sprintf("%d limit keys of ordered queues are each held back by one job,", len(all)), ": "+few(names, ", ")
+		what, them, who = fmt.Sprintf("%d limit keys of ordered queues are each held back by one job", len(all)), "them", ": "+few(names, ", ")
 	}
 	e.found = append(e.found, store.Finding{
 		Name: "held_keys", Count: len(all), Examples: names[:min(len(names), shown)],
 		Advice: "let the job finish, or cancel it with jobs cancel: then the next one goes; requeue it once its cause is mended",
-		Detail: fmt.Sprintf("%s and %s waiting, the oldest for %v%s", what, jobs(due), e.counts.Now.Sub(first.waiting.OldestDue).Round(time.Second), who),
+		Detail: fmt.Sprintf("%s; %s waiting behind %s, the oldest for %v%s", what, jobs(due), them, e.counts.Now.Sub(first.waiting.OldestDue).Round(time.Second), who),
 	})
 }
 

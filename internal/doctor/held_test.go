@@ -83,54 +83,54 @@ func TestHeldKeys(t *testing.T) {
 			o.add("ada")
 			o.clock.Add(5 * time.Minute)
 			o.add("ada", in(time.Second))
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has been in flight for 5m0s (worker w), and 1 job waiting, the oldest for 5m0s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has been in flight for 5m0s (worker w); 1 job waiting behind it, the oldest for 5m0s"},
 		"in flight again": {func(o ordered) {
 			o.failing(5)
 			o.clock.Add(time.Minute)
 			o.claim(1)
 			o.clock.Add(time.Second)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 5 times and has been in flight for 1s (worker w), and 1 job waiting, the oldest for 5m1s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 5 times and has been in flight for 1s (worker w); 1 job waiting behind it, the oldest for 5m1s"},
 		"retrying": {func(o ordered) {
 			o.failing(1)
 			o.clock.Add(time.Minute)
 			l := o.claim(1)
 			o.clock.Add(4 * time.Minute)
 			o.fail(l, store.After, time.Hour)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 2 times and waits another 1h0m0s for its retry, and 1 job waiting, the oldest for 5m0s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 2 times and waits another 1h0m0s for its retry; 1 job waiting behind it, the oldest for 5m0s"},
 		"retrying often": {func(o ordered) {
 			o.failing(6)
 			o.clock.Add(30 * time.Second)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 6 times and waits another 30s for its retry, and 1 job waiting, the oldest for 5m30s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it has failed 6 times and waits another 30s for its retry; 1 job waiting behind it, the oldest for 5m30s"},
 		"snoozed": {func(o ordered) {
 			o.fail(o.claim(o.add("ada")), store.Snooze, time.Hour)
 			o.add("ada")
 			o.clock.Add(5 * time.Minute)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s, and 1 job waiting, the oldest for 5m0s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s (no); 1 job waiting behind it, the oldest for 5m0s"},
 		"delayed": {func(o ordered) {
 			o.add("ada", in(time.Hour))
 			o.add("ada", in(2*time.Hour))
 			o.add("ada")
 			o.add("ada")
 			o.clock.Add(5 * time.Minute)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s, and 2 jobs waiting, the oldest for 5m0s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s; 2 jobs waiting behind it, the oldest for 5m0s"},
 		"blocked": {func(o ordered) {
 			other := o.add("", func(n *store.NewJob) { n.Queue, n.Delay = "other", time.Hour })
 			o.add("ada", func(n *store.NewJob) { n.After = []store.Wait{{ID: other}} })
 			o.add("ada")
 			o.clock.Add(5 * time.Minute)
-		}, "job 2 holds back the later ones of the limit key ada in the ordered queue q: it is blocked by others, and 1 job waiting, the oldest for 5m0s"},
+		}, "job 2 holds back the later ones of the limit key ada in the ordered queue q: it is blocked by others; 1 job waiting behind it, the oldest for 5m0s"},
 		"expired": {func(o ordered) {
 			o.add("ada", func(n *store.NewJob) { n.ExpiresAt = o.clock.Now().Add(time.Second) })
 			o.add("ada")
 			o.clock.Add(time.Second + 5*time.Minute)
-		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it expired 5m0s ago without being cancelled, and 1 job waiting, the oldest for 5m1s"},
+		}, "job 1 holds back the later ones of the limit key ada in the ordered queue q: it expired 5m0s ago without being cancelled; 1 job waiting behind it, the oldest for 5m1s"},
 		"requeued before others": {func(o ordered) { // a job in flight holds back those with smaller ids as well
 			o.fail(o.claim(o.add("ada")), store.Never, 0)
 			o.claim(o.add("ada"))
 			_, err := o.Requeue(o.Context(), store.Filter{IDs: []int64{1}}, 1)
 			require.NoError(o, err)
 			o.clock.Add(5 * time.Minute)
-		}, "job 2 holds back the later ones of the limit key ada in the ordered queue q: it has been in flight for 5m0s (worker w), and 1 job waiting, the oldest for 5m0s"},
+		}, "job 2 holds back the later ones of the limit key ada in the ordered queue q: it has been in flight for 5m0s (worker w); 1 job waiting behind it, the oldest for 5m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOrdered(t)
@@ -243,7 +243,7 @@ func TestHeldKeyOfASlowQueue(t *testing.T) {
 	o.add("grace")
 	o.clock.Add(5 * time.Minute)
 	assert.Equal(t, map[string]string{
-		"held_keys":  "2 limit keys of ordered queues are each held back by one job, and 2 jobs waiting, the oldest for 5m1s: ada in q (job 2), grace in q (job 1)",
+		"held_keys":  "2 limit keys of ordered queues are each held back by one job; 2 jobs waiting behind them, the oldest for 5m1s: ada in q (job 2 is not due for another 54m58s), grace in q (job 1 has been in flight for 5m2s (worker w))",
 		"slow_queue": "the queue q has 3 jobs waiting, the oldest for 5m2s",
 	}, o.found())
 }
@@ -261,7 +261,7 @@ func TestFullKeysOfOrderedQueues(t *testing.T) {
 	o.ack(l)
 	o.claim(2)
 	assert.Equal(t, map[string]string{
-		"held_keys": "job 4 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s, and 1 job waiting, the oldest for 5m0s",
+		"held_keys": "job 4 holds back the later ones of the limit key ada in the ordered queue q: it is not due for another 55m0s; 1 job waiting behind it, the oldest for 5m0s",
 		"full_keys": "the limit key grace of the queue q has as many jobs in flight as its policy allows, the oldest for 0s (job 2 of worker w), and 1 job waiting, the oldest for 5m0s",
 	}, o.found())
 	const ofOrdered = "an ordered queue runs one job of a key at a time: make its jobs shorter, or use more keys"
@@ -295,8 +295,8 @@ func TestFewHeldKeysAreCounted(t *testing.T) {
 	}
 	o.clock.Add(5 * time.Minute)
 	assert.Equal(t, map[string]string{
-		"held_keys": "20 limit keys of ordered queues are each held back by one job, and 20 jobs waiting, the oldest for 5m50s: " +
-			"key 00 in q (job 1), key 01 in q (job 3), key 02 in q (job 5), key 03 in q (job 7), key 04 in q (job 9), and 15 more",
+		"held_keys": "20 limit keys of ordered queues are each held back by one job; 20 jobs waiting behind them, the oldest for 5m50s: " +
+			"key 00 in q (job 1 is not due for another 54m10s), key 01 in q (job 3 is not due for another 54m11s), key 02 in q (job 5 is not due for another 54m12s), key 03 in q (job 7 is not due for another 54m13s), key 04 in q (job 9 is not due for another 54m14s), and 15 more",
 	}, o.found())
 }
 

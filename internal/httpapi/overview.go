@@ -45,6 +45,8 @@ type (
 		MaxInFlight int       `json:"max_in_flight,omitzero"`
 		MaxPerKey   int       `json:"max_per_key,omitzero"`
 		Rate        wire.Rate `json:"rate,omitzero"`
+		Fair        bool      `json:"fair,omitzero"`
+		Ordered     bool      `json:"ordered,omitzero"`
 		HeldBack    int64     `json:"held_back,omitzero"` // of Due, by MaxInFlight
 	}
 	workerOverview struct {
@@ -243,6 +245,7 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	for _, q := range queues {
 		if one, sees := of(q.Name); sees {
 			one.Paused, one.MaxInFlight, one.MaxPerKey = &q.Paused, q.Policy.MaxInFlight, q.Policy.MaxPerKey
+			one.Fair, one.Ordered = q.Policy.Fair, q.Policy.Ordered
 			one.Rate = wire.Rate{N: q.Policy.Rate.N, Per: wire.Duration(q.Policy.Rate.Per)}
 			if one.Due != nil {
 				one.HeldBack = *one.Due - int64(q.Policy.Room(int(*one.Due), int(one.Jobs[store.InFlight])))

@@ -85,13 +85,13 @@ func TestOverviewShowsQueuesAndWorkers(t *testing.T) {
 	w.ask("POST", "/v1/queues/idle/pause", "")
 	w.ask("POST", "/v1/queues/mail/pause", "")
 	w.ask("PUT", "/v1/queues/kept/policy", `{"retain_dead":"1h"}`)
-	w.ask("PUT", "/v1/queues/full/policy", `{"max_in_flight":2,"max_per_key":1,"rate":{"n":9,"per":"1m"}}`)
+	w.ask("PUT", "/v1/queues/full/policy", `{"max_in_flight":2,"max_per_key":1,"rate":{"n":9,"per":"1m"},"fair":true,"ordered":true}`)
 	w.enqueue("full", "full", "full")
 	require.Len(t, w.claim(`{"worker":"w","queues":["full"],"limit":1}`), 1)
 	w.ask("PUT", "/v1/workers/a", `{"queues":["mail"],"slots":10,"running":3,"stale_after":"10s"}`)
 	w.ask("PUT", "/v1/workers/b", `{"queues":["other"],"slots":5,"running":0,"stale_after":"10s"}`)
 	assert.JSONEq(t, `{"now":"2026-01-02T03:04:15Z","counted_at":"2026-01-02T03:04:15Z","count_took":"0s","queues":[
-		{"queue":"full","paused":false,"oldest_due":"2026-01-02T03:04:15Z","due":2,"jobs":{"ready":2,"in_flight":1},"max_in_flight":2,"max_per_key":1,"rate":{"n":9,"per":"1m0s"},"held_back":1},
+		{"queue":"full","paused":false,"oldest_due":"2026-01-02T03:04:15Z","due":2,"jobs":{"ready":2,"in_flight":1},"max_in_flight":2,"max_per_key":1,"rate":{"n":9,"per":"1m0s"},"fair":true,"ordered":true,"held_back":1},
 		{"queue":"idle","paused":true,"due":0,"jobs":{}},
 		{"queue":"kept","paused":false,"due":0,"jobs":{}},
 		{"queue":"mail","paused":true,"oldest_due":"2026-01-02T03:04:15Z","due":2,
