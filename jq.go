@@ -43,7 +43,7 @@ import "github.com/seed-ed332417/jq/internal/store"
 //	Close() error
 type Store = store.Store
 
-// A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.
+// A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are. Wrap a transaction of pgx by jqpgx.Tx.
 //
 // Its methods, with the first sentence of each:
 //

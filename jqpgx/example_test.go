@@ -2,6 +2,7 @@ package jqpgx_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -58,73 +59,75 @@ func Example() {
 	// Output: ready {"Order":17} <nil>
 }
 
-// An order, its job and the schedule of the nightly report stand or fall together.
-func ExampleTx() {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	dsn := pgtest.DSN(noTest{})
-	schema := pgtest.NewSchema()
-	defer func() { _ = pgtest.Drop(dsn, schema) }()
+// A Shop keeps its orders and its jobs in one database.
+type Shop struct {
+	Pool *pgxpool.Pool
+	Jobs *jq.Client
+}
+
+// Place adds an order and the job that ships it, or neither of them.
+func (s *Shop) Place(ctx context.Context, item string) error {
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		var id int64
+		if err := tx.QueryRow(ctx, `INSERT INTO orders (item) VALUES ($1) RETURNING id`, item).Scan(&id); err != nil {
+			return err
+		}
+		_, err := s.Jobs.EnqueueTx(ctx, jqpgx.Tx(tx), Ship{Order: id}, nil)
+		return err
+	})
+}
+
+// Ship is the handler. It writes to the order and finishes the job in one transaction.
+func (s *Shop) Ship(ctx context.Context, run *jq.Run, job Ship) error {
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE orders SET shipped = shipped + 1 WHERE id = $1`, job.Order); err != nil {
+			return err
+		}
+		return run.FinishTx(ctx, jqpgx.Tx(tx))
+	})
+}
+
+// openShop opens a shop in a new schema.
+func openShop(ctx context.Context) (shop *Shop, store jq.Store, closeAll func()) {
+	dsn, schema := pgtest.DSN(noTest{}), pgtest.NewSchema()
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
+	opened, err := jqpgx.Open(ctx, pool, &postgres.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
 	if _, err := pool.Exec(ctx, `
 		CREATE TABLE orders (
 			id bigint GENERATED ALWAYS AS IDENTITY,
 			item text,
-			shipped boolean DEFAULT false
+			shipped int DEFAULT 0
 		)`); err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _, _ = pool.Exec(context.Background(), `DROP TABLE orders`) }()
-	store, err := jqpgx.Open(ctx, pool, &postgres.Options{Schema: schema})
-	if err != nil {
+	return &Shop{pool, jq.NewClient(opened, nil)}, opened, func() {
+		_, _ = pool.Exec(context.Background(), `DROP TABLE orders`)
+		_ = opened.Close() // before the pool
+		pool.Close()
+		_ = pgtest.Drop(dsn, schema)
+	}
+}
+
+// An order and its job stand or fall together, and so do what the job does and its end.
+func ExampleTx() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	shop, store, closeAll := openShop(ctx)
+	defer closeAll()
+	if err := shop.Place(ctx, "a kettle"); err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = store.Close() }()
-	client := jq.NewClient(store, nil)
-
-	order := func(item string) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			var id int64
-			if err := tx.QueryRow(ctx, `INSERT INTO orders (item) VALUES ($1) RETURNING id`, item).Scan(&id); err != nil {
-				return err
-			}
-			if _, err := client.EnqueueTx(ctx, jqpgx.Tx(tx), Ship{Order: id}, nil); err != nil {
-				return err
-			}
-			report, err := client.NewJob(Report{}, nil)
-			if err != nil {
-				return err
-			}
-			nightly := jq.Schedule{Name: "report", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: report, Owner: "shop", Version: 1}
-			if _, err := client.PutScheduleTx(ctx, jqpgx.Tx(tx), nightly); err != nil {
-				return err
-			}
-			if item == "" {
-				return fmt.Errorf("order %d names no item", id) // rolls back all three
-			}
-			return nil
-		})
-	}
-	fmt.Println(order(""))
-	_, err = client.Schedule(ctx, "report")
-	fmt.Println(err)
-	fmt.Println(order("a kettle"))
 
 	var handlers jq.Handlers
-	jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, s Ship) error {
+	jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, job Ship) error {
 		defer stop()
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			var item string
-			if err := tx.QueryRow(ctx, `UPDATE orders SET shipped = true WHERE id = $1 RETURNING item`, s.Order).Scan(&item); err != nil {
-				return err
-			}
-			fmt.Printf("shipping %s (order %d)\n", item, s.Order)
-			return run.FinishTx(ctx, jqpgx.Tx(tx))
-		})
+		return shop.Ship(ctx, run, job)
 	})
 	server, err := jq.NewServer(store, &handlers, nil)
 	if err != nil {
@@ -133,17 +136,44 @@ func ExampleTx() {
 	if err := server.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
-	counts, err := client.Count(context.Background(), jq.Filter{})
+
+	var item string
+	var shipped int
+	err = shop.Pool.QueryRow(context.Background(), `SELECT item, shipped FROM orders`).Scan(&item, &shipped)
+	fmt.Println(item, "was shipped", shipped, "time", err)
+	job, err := shop.Jobs.Get(context.Background(), 1)
+	fmt.Println(job.State, err)
+	// Output:
+	// a kettle was shipped 1 time <nil>
+	// succeeded <nil>
+}
+
+// What was added in a transaction that is rolled back is not there.
+func ExampleTx_rollback() {
+	ctx := context.Background()
+	shop, _, closeAll := openShop(ctx)
+	defer closeAll()
+	report, err := shop.Jobs.NewJob(Report{}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, q := range counts.Queues {
-		fmt.Println(q.Jobs[jq.Succeeded], "job succeeded")
-	}
+	err = pgx.BeginFunc(ctx, shop.Pool, func(tx pgx.Tx) error {
+		if _, err := shop.Jobs.EnqueueTx(ctx, jqpgx.Tx(tx), Ship{Order: 17}, nil); err != nil {
+			return err
+		}
+		nightly := jq.Schedule{Name: "report", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: report, Owner: "shop", Version: 1}
+		if _, err := shop.Jobs.PutScheduleTx(ctx, jqpgx.Tx(tx), nightly); err != nil {
+			return err
+		}
+		return errors.New("order 17 was taken back")
+	})
+	fmt.Println(err)
+	_, err = shop.Jobs.Get(ctx, 1)
+	fmt.Println(err)
+	_, err = shop.Jobs.Schedule(ctx, "report")
+	fmt.Println(err)
 	// Output:
-	// order 1 names no item
+	// order 17 was taken back
+	// jq: no such job
 	// jq: there is no schedule "report"
-	// <nil>
-	// shipping a kettle (order 2)
-	// 1 job succeeded
 }

@@ -26,8 +26,9 @@ import (
 // The pool remains yours. Close of the store does not close it, and you must close the store first.
 //
 // The store takes a connection only for the time of a transaction, and changes no setting of a session. Of the connections that
-// the options name, it takes as many as the pool has free. Heartbeats wait for a connection like everybody, so the pool must have
-// room for them beside your own transactions: a call that gets none within Options.Timeout returns ErrUnavailable.
+// the options name, it takes as many as the pool has free. Heartbeats wait for a connection like everybody. So if handlers hold
+// transactions, the pool must have more connections than [jq.ServerOptions] has Slots: two more are enough. By default, a pool has four. A call that gets
+// none within Options.Timeout returns ErrUnavailable.
 //
 // For wake-ups the store takes one connection out of the pool for itself when something first subscribes. If the pool leads to a
 // transaction-pooling proxy, set Options.Pooled, as for postgres.Open, and a DefaultQueryExecMode that prepares nothing.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -220,8 +221,11 @@ func (r *Run) FinishTx(ctx context.Context, tx store.Tx) error {
 		return errors.New("jq: the store cannot write in a caller's transaction")
 	}
 	_, err := transactor.InTx(tx).Ack(ctx, []store.Ack{{Lease: r.Lease(), Result: r.finalResult()}})
-	if err == nil {
+	switch {
+	case err == nil:
 		r.inTx.Store(true)
+	case errors.Is(err, store.ErrStaleLease):
+		return fmt.Errorf("job %d: %w: roll back, because another run may have the job", r.ID, store.ErrStaleLease)
 	}
 	return err
 }

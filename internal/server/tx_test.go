@@ -180,6 +180,7 @@ func TestStaleLeaseCanNotBeFinishedInATransaction(t *testing.T) {
 		w.fence()
 		w.wait(30 * time.Second)
 		require.ErrorIs(w, finish, store.ErrStaleLease)
+		require.EqualError(w, finish, "job 1: jq: stale lease: roll back, because another run may have the job")
 		assert.Equal(w, store.InFlight, w.job(id).State)
 		assert.Len(w, w.said("jq: stale write refused"), 1)
 		assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
