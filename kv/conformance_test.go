@@ -12,18 +12,8 @@ import (
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
 
-const (
-	noTx    = "a caller's transaction is one of SQL, and such engines have none"
-	noKeys  = "the kit keeps limit keys for people and filters, and has no index that a limit for each of them needs"
-	noWaits = "the kit keeps no waits"
-)
-
 // excluded is what no store of the kit does.
-var excluded = map[string]string{
-	"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
-	"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
-	"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
-}
+var excluded = jqtest.KVExclusions()
 
 func TestConformanceOfTheKit(t *testing.T) {
 	jqtest.Run(t, jqtest.Adapter{New: newInstance, Exclude: excluded})

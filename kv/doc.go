@@ -4,8 +4,7 @@
 //
 //	store, err := kv.Open(ctx, engine, nil)
 //
-// The folder examples/bbolt has an engine in a file. Run the conformance suite of package jqtest on yours, with the exclusions that the test
-// there has.
+// The guide at https://github.com/seed-ed332417/jq/blob/main/docs/guides/write-an-engine.md has an engine on Pebble, and says how to test yours.
 //
 // # How a call works
 //

@@ -15,6 +15,9 @@ import (
 type Engine interface {
 	// View returns the map at one moment: with every commit that returned before View was called, in whatever
 	// process. The moment may also be that of the first Read. A view that was returned is closed once.
+	//
+	// A view must not have a change that a crash can still undo. If the engine shows a commit before it is on the disk, View must wait until it is.
+	// Otherwise a caller could be told of a job that is lost then.
 	View(ctx context.Context) (View, error)
 
 	// Tickets returns n positive numbers in rising order that no other call returns, in whatever process and however often
@@ -46,7 +49,7 @@ type View interface {
 	// commits that each write a key that the other one guards, at most one succeeds. What was read without a guard is not checked.
 	// Two commits that guard a key which neither writes must not make each other fail: every change has a guard on the same key.
 	//
-	// Any other error that is known to have applied nothing must match [ErrNothing]. After every other error, the change is in doubt: it was
+	// Any other error that is known to have applied nothing must match [ErrNothing], also if the context has ended before the change was given to the engine. After every other error, the change is in doubt: it was
 	// applied, may still be applied, or was not. So use ErrNothing only if you know that the engine will not apply the
 	// change any more. If the answer to a commit is lost, the change is in doubt.
 	Commit(ctx context.Context, c Change) error
@@ -60,11 +63,11 @@ type Range struct {
 	From     []byte // the first key
 	To       []byte // the key behind the last one, or nil
 	Limit    int    // at most so many items, the first ones; zero means all
-	KeysOnly bool   // the values are not needed
+	KeysOnly bool   // the values are not needed, only keys and versions
 }
 
 // An Item is a key with its value. A version belongs to one value of one key: each commit that writes the key gives it another version, also if the value stays
-// the same or the key was removed in between. Version 0 means that there is no such key.
+// the same, the key was removed in between, or the engine was opened again. Version 0 means that there is no such key.
 type Item struct {
 	Key     []byte // not empty
 	Value   []byte // may be empty

@@ -391,6 +391,36 @@ func TestErrorsOfACommit(t *testing.T) {
 	}
 }
 
+// An engine whose ranges have their ends too is refused, in words that lead its author to the mistake.
+func TestKeysOutsideOfARangeAreRefused(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect()}
+	s, _ := open(t, e)
+	_, err := s.Enqueue(t.Context(), request(2))
+	require.NoError(t, err)
+	e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		answers, err := v.Read(ctx, ask...)
+		for i, r := range ask {
+			if r.To != nil {
+				answers[i] = append(answers[i], kv.Item{Key: r.To, Value: []byte(`{}`), Version: 1})
+			}
+		}
+		return answers, err
+	}
+	_, err = s.FetchAndClaim(t.Context(), claimOf("q0", 2))
+	require.ErrorIs(t, err, contract.ErrUnavailable)
+	assert.Contains(t, err.Error(), "which is not in the range from")
+	e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		answers, err := v.Read(ctx, ask...)
+		for i := range ask {
+			answers[i] = append(answers[i], kv.Item{Key: []byte("k"), Value: []byte(`{}`), Version: 1})
+		}
+		return answers, err
+	}
+	_, err = s.Get(t.Context(), 1)
+	require.ErrorIs(t, err, contract.ErrUnavailable)
+	assert.Contains(t, err.Error(), `the key "k", which is not in the range`)
+}
+
 // An engine that always says conflict: the call ends with its context.
 func TestConflictsWithoutEndAreUnavailable(t *testing.T) {
 	e := &odd{Engine: memkv.New().Connect()}

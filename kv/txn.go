@@ -202,14 +202,29 @@ func (t *txn) readAll(asked []Range) [][]Item {
 		return none
 	}
 	answers, err := t.view.Read(t.ctx, asked...)
-	if err == nil && len(answers) != len(asked) {
-		err = fmt.Errorf("the engine answered %d of %d ranges", len(answers), len(asked))
+	if err == nil {
+		err = checkAnswers(asked, answers)
 	}
 	if err != nil {
 		t.fail(err)
 		return none
 	}
 	return answers
+}
+
+// checkAnswers refuses what no engine may answer, before it is decoded.
+func checkAnswers(asked []Range, answers [][]Item) error {
+	if len(answers) != len(asked) {
+		return fmt.Errorf("the engine answered %d of %d ranges", len(answers), len(asked))
+	}
+	for i, r := range asked {
+		for _, item := range answers[i] {
+			if r.To == nil && !bytes.Equal(item.Key, r.From) || r.To != nil && (bytes.Compare(item.Key, r.From) < 0 || bytes.Compare(item.Key, r.To) >= 0) {
+				return fmt.Errorf("the engine answered with the key %q, which is not in the range from %q to %q", item.Key, r.From, r.To)
+			}
+		}
+	}
+	return nil
 }
 
 // fetch reads the keys in one trip, so that peek and get need none for them.

@@ -15,16 +15,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	const noTx = "a caller's transaction is one of SQL, and bbolt has none"
-	const noKeys = "the kit keeps limit keys for people and filters, and has no index that a limit for each of them needs"
-	const noWaits = "the kit keeps no waits"
 	a := jqtest.Adapter{
 		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 			return newInstance(ctx, t.TempDir(), clk)
 		},
-		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
-			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
-			"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys},
+		Exclude: jqtest.KVExclusions(),
 	}
 	jqtest.Run(t, a)
 }

@@ -27,7 +27,7 @@ type Adapter struct {
 	New func(ctx context.Context, clk clock.Clock) (*Instance, error)
 
 	// Exclude names cases, or groups of cases as "Tx/", that do not hold for this adapter, each with the reason. What is
-	// not named here must pass: a missing ability is no excuse.
+	// not named here must pass: a missing ability is no excuse. If a group is excluded, cases of other groups leave out the steps that need it.
 	Exclude map[string]string
 }
 
