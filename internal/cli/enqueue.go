@@ -42,10 +42,10 @@ func (a *app) enqueue() *cobra.Command {
 			"With --after-group it waits for all jobs of a group; --group adds it to one. If jobs are still to come, open the group with\n" +
 			"--open, and seal it with flows seal after the last.\n\n" +
 			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
-			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key,\n" +
-			"unique_for, replace, group, limit_key and after, which lists what to wait for, such as\n" +
-			"[{\"id\":\"17\"},{\"group\":\"g\",\"any\":true}]. The command adds jobs in batches of up to 1,000; each batch is added as a whole or\n" +
-			"not at all.",
+			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, backoff, timeout, unique_key,\n" +
+			"unique_for, replace, group, limit_key and after. A backoff is such as {\"base\":\"1m\",\"cap\":\"30m\"}. after lists what to\n" +
+			"wait for, such as [{\"id\":\"17\"},{\"group\":\"g\",\"any\":true}]. The command adds jobs in batches of up to 1,000; each batch\n" +
+			"is added as a whole or not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
 			"  SELF enqueue summary --after 17 --after 18\n" +
@@ -93,7 +93,7 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.StringVar(&o.job.Group, "group", "", "`NAME` of the group that the job is in")
 	f.StringArrayVar(&o.open, "open", nil, "open the group `NAME`, for which nothing goes on before flows seal; may be repeated")
 	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
-	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
+	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue,\n--max-retries, --backoff and --backoff-cap then apply to lines that do not set their own")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
 }
 
@@ -103,6 +103,8 @@ func (o *order) jobFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.job.Priority, "priority", 0, "priority from -9 to 9; higher values run first")
 	f.DurationVar(&o.job.Delay, "delay", 0, "how long to wait before the job is due, such as 90s or 1h30m")
 	f.IntVar(&o.job.MaxRetries, "max-retries", jq.DefaultMaxRetries, "maximum number of retries after the first run")
+	f.DurationVar(&o.job.Backoff.Base, "backoff", jq.DefaultBackoff.Base, "pause before the first retry, such as 1m; it doubles with each further retry")
+	f.DurationVar(&o.job.Backoff.Cap, "backoff-cap", jq.DefaultBackoff.Cap, "longest pause before a retry; each pause is up to 10 % shorter, at random")
 	f.DurationVar(&o.job.Timeout, "timeout", 0, "maximum time of one run; 0 means the worker's default")
 	f.StringVar(&o.job.UniqueKey, "unique-key", "", "unique `KEY`: until this job finishes, no second job with the same key is added")
 	f.DurationVar(&o.job.UniqueFor, "unique-for", 0, "hold the unique key for this long, instead of until the job finishes")

@@ -21,7 +21,7 @@ import (
 )
 
 // lineFlags are the flags that can be combined with --lines. The others apply to a single job.
-var lineFlags = []string{"queue", "max-retries", "request-key", "lines", "json", "no-migrate"}
+var lineFlags = []string{"queue", "max-retries", "backoff", "backoff-cap", "request-key", "lines", "json", "no-migrate"}
 
 func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 	if len(args) > 0 {
