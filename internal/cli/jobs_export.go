@@ -22,7 +22,8 @@ type exported struct {
 	wire.Job
 	History    []jq.Attempt `json:"history,omitempty"`
 	Waits      []jq.Waiting `json:"waits,omitempty"`
-	ExportedAt wire.Time    `json:"exported_at"` // in the store's time
+	ExportedAt wire.Time    `json:"exported_at"`     // in the store's time
+	Phase      jq.State     `json:"phase,omitempty"` // in lines of jobs show, which an import also takes
 }
 
 func (a *app) jobsExport() *cobra.Command {

@@ -20,11 +20,16 @@ type listing struct {
 	asJSON bool
 }
 
+// phaseHelp is a part of the help of jobs ls and jobs show.
+const phaseHelp = "In JSON, state is what the store keeps and HTTP answers: a retrying job and a dead job are both failed. phase tells them apart\n" +
+	"and is otherwise the same as state. To count dead jobs, use stats --json."
+
 func (a *app) jobsLs() *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "list jobs, newest first",
+		Long:  "List jobs, newest first.\n\n" + phaseHelp,
 		Args:  takesNone(),
 		Example: "  SELF jobs ls --state dead\n" +
 			"  SELF jobs ls --queue mail --state retrying --all --json",
@@ -129,7 +134,10 @@ func (a *app) arrayOfJobs() func(*jq.Job) error {
 			_, err := fmt.Fprintln(a.out, "\n]}")
 			return err
 		}
-		text, err := wire.Marshal(wire.JobOf(*j))
+		text, err := wire.Marshal(struct {
+			wire.Job
+			Phase jq.State `json:"phase"`
+		}{wire.JobOf(*j), j.Phase()})
 		if err != nil {
 			return err
 		}

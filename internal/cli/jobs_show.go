@@ -24,7 +24,7 @@ func (a *app) jobsShow() *cobra.Command {
 		Short: "show a job with its payload, result and attempts",
 		Long: "Show a job with its payload, result and attempts.\n\n" +
 			"With --wait, the command first waits until the job has succeeded, is dead or is cancelled, and exits with 0 whichever it is.\n" +
-			"If the job goes on for longer, the command shows it as it is then, and exits with 1.",
+			"If the job goes on for longer, the command shows it as it is then, and exits with 1.\n\n" + phaseHelp,
 		Args: takes(1, 1, "the id of a job"),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to `TIME` for the end of the job, such as 30s")
@@ -73,7 +73,10 @@ func (a *app) show(s jq.Store, job jq.JobDetail, asJSON bool) error {
 	if asJSON {
 		detail := wire.DetailOf(job)
 		detail.Redacted = redacted(s)
-		return wire.Encode(a.out, detail)
+		return wire.Encode(a.out, struct {
+			wire.JobDetail
+			Phase jq.State `json:"phase"`
+		}{detail, job.Phase()})
 	}
 	if err := a.showJob(job.Job); err != nil {
 		return err
@@ -109,7 +112,7 @@ func (a *app) showJob(j jq.Job) error {
 	}
 	line("when", when(j), true)
 	line("attempts", j.Attempts, true)
-	line("retries", fmt.Sprintf("%d (max %d)", j.Retries, j.MaxRetries), true)
+	line("failures", fmt.Sprintf("%d (max retries %d)", j.Retries, j.MaxRetries), true)
 	line("backoff", backoffOf(j.Backoff), true)
 	line("timeout", span(j.Timeout), j.Timeout != 0)
 	line("token", j.Token, j.Token != 0)
