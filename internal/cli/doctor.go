@@ -19,11 +19,13 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "find problems in a store and say how to fix them; fails if it finds any",
-		Long: "Find problems in a store and say how to fix them: expired leases that nobody recovers, queues without a worker, workers\n" +
-			"without a heartbeat, clocks that disagree, and a schema that is not this program's. Depending on the kind of store, also\n" +
-			"find missing indexes, damaged files, transactions that hold back vacuum, dead rows, a large log, unsafe settings, too few\n" +
+		Long: "Find problems in a store and say how to fix them: expired leases that nobody recovers, schedules that no server fires,\n" +
+			"queues without a worker, limit keys that are full or that one job holds back, workers without a heartbeat whose work nobody\n" +
+			"has taken over, clocks that disagree, and a schema that is not this program's. Depending on the kind of store, also find\n" +
+			"missing indexes, damaged files, transactions that hold back vacuum, dead rows, a large log, unsafe settings, too few\n" +
 			"connections, and standbys that are missing, have no substitute or lag. Queues with the same problem are one finding, which\n" +
 			"names those that have waited longest.\n\n" +
+			"It does not report dead jobs, paused schedules, or times that --catch-up skip left out.\n\n" +
 			"The command changes nothing, unless you add --repair. It then corrects the times of waiting jobs that were written while a\n" +
 			"clock was ahead, so that they are no longer due too late.",
 		Args: takesNone(),

@@ -45,6 +45,7 @@ type examination struct {
 	counts        store.Counts
 	before, after time.Time // the local time before and after the store counted
 	listed        map[string]store.Queue
+	holders       map[string]bool // workers with jobs in flight
 	keys          keys
 	found         []store.Finding
 }
@@ -64,8 +65,9 @@ func (e *examination) clocks() error {
 	return nil
 }
 
-// leases finds expired leases that no server recovers. It also notes the limit keys of the jobs in flight.
+// leases finds expired leases that no server recovers. It also notes the limit keys and the workers of the jobs in flight.
 func (e *examination) leases() error {
+	e.holders = map[string]bool{}
 	var expired int64
 	var oldest store.Job
 	filter := store.Filter{States: []store.State{store.InFlight}}
@@ -76,6 +78,7 @@ func (e *examination) leases() error {
 		}
 		for _, j := range part.Jobs {
 			e.keys.note(j, e.listed[j.Queue].Policy)
+			e.holders[j.Worker] = true
 			if e.counts.Now.Sub(j.LeaseExpiresAt) < overdue {
 				continue
 			}
@@ -262,19 +265,19 @@ func few(texts []string, separator string) string {
 }
 
 // served returns which queues with due jobs have a living worker, or nil if the store has no list of workers. It also reports
-// workers that fell silent.
+// workers that fell silent and are missed.
 func (e *examination) served() (map[string]bool, error) {
 	registry, ok := e.store.(store.Registry)
 	if !ok {
 		return nil, nil
 	}
-	served, silent, waiting := map[string]bool{}, []string{}, map[string]bool{}
+	served, silent, waiting := map[string]bool{}, []store.Worker{}, map[string]bool{}
 	for _, q := range e.counts.Queues {
 		waiting[q.Queue] = q.Due > 0
 	}
 	err := store.EachWorker(e.ctx, registry, func(w store.Worker) {
 		if w.Stale {
-			silent = append(silent, w.Name)
+			silent = append(silent, w)
 			return
 		}
 		for _, q := range w.Queues {
@@ -286,11 +289,15 @@ func (e *examination) served() (map[string]bool, error) {
 	if err != nil {
 		return nil, unlessUnsupported(err)
 	}
-	if len(silent) > 0 {
+	missed, err := e.missed(registry, silent)
+	if err != nil {
+		return nil, err
+	}
+	if len(missed) > 0 {
 		e.found = append(e.found, store.Finding{
-			Name: "silent_workers", Count: len(silent), Examples: silent[:min(len(silent), shown)],
-			Detail: "no heartbeat for longer than they announced, and no sign-off: " + few(silent, ", "),
-			Advice: "check whether they crashed; the store forgets them a day after their last heartbeat",
+			Name: "silent_workers", Count: len(missed), Examples: missed[:min(len(missed), shown)],
+			Detail: "no heartbeat for longer than they announced, and no sign-off: " + few(missed, ", "),
+			Advice: "start a worker for each of their queues; the store forgets them a day after their last heartbeat",
 		})
 	}
 	return served, nil

@@ -96,6 +96,35 @@ func TestSilentWorker(t *testing.T) {
 	assert.Equal(t, map[string]string{"silent_workers": "no heartbeat for longer than they announced, and no sign-off: anna"}, p.findings())
 }
 
+// After a crash, nobody must do anything once other workers have taken over: doctor would otherwise fail for a day.
+func TestReplacedWorkerIsNotMissed(t *testing.T) {
+	p := newPatient(t)
+	p.enqueueTo("a")
+	_, err := p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "a", Limit: 1, Worker: "anna", TTL: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, p.Beat(t.Context(), store.Worker{Name: "anna", Queues: []string{"a", "b"}, Slots: 1, StaleAfter: time.Minute}))
+	p.clock.Add(time.Minute)
+	silent := map[string]string{"silent_workers": "no heartbeat for longer than they announced, and no sign-off: anna"}
+	assert.Equal(t, silent, p.findings(), "nobody is alive")
+	p.beatOf("zoe", "a")
+	assert.Equal(t, silent, p.findings(), "its queue b has nobody")
+	p.beatOf("berta", "b")
+	assert.Equal(t, silent, p.findings(), "it still holds a lease")
+	_, err = p.Cancel(t.Context(), store.Filter{IDs: []int64{1}}, 1)
+	require.NoError(t, err)
+	assert.Empty(t, p.findings())
+}
+
+func TestSilentWorkerWithoutQueues(t *testing.T) {
+	p := newPatient(t)
+	require.NoError(t, p.Beat(t.Context(), store.Worker{Name: "anna", StaleAfter: time.Minute}))
+	p.clock.Add(time.Minute)
+	assert.Contains(t, p.findings(), "silent_workers", "nobody is alive")
+	p.beat("q")
+	p.beatOf("berta", "q")
+	assert.Empty(t, p.findings())
+}
+
 func TestSlowQueue(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()
