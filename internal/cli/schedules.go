@@ -52,16 +52,25 @@ func (a *app) showSchedules(list []jq.Schedule, asJSON bool) error {
 	table := newTable(a.out)
 	row(table, "schedule", "expression", "zone", "queue", "kind", "next", "last", "last job")
 	for _, s := range list {
-		next, last, job := moment(s.NextAt), "", ""
+		next, last, job := momentIn(s.NextAt, s.Timezone), "", ""
 		if s.Paused {
 			next = "paused"
 		}
 		if !s.LastAt.IsZero() {
-			last, job = moment(s.LastAt), fmt.Sprint(s.LastJob)
+			last, job = momentIn(s.LastAt, s.Timezone), fmt.Sprint(s.LastJob)
 		}
 		row(table, s.Name, s.Cron, zoneName(s.Timezone), s.Job.Queue, s.Job.Kind, next, last, job)
 	}
 	return table.Flush()
+}
+
+// momentIn formats a time as moment does, on the clock of the zone.
+func momentIn(t time.Time, zone string) string {
+	location, err := time.LoadLocation(zone)
+	if err != nil || t.IsZero() {
+		return moment(t)
+	}
+	return t.In(location).Truncate(time.Second).Format(time.RFC3339)
 }
 
 func zoneName(zone string) string {
@@ -118,7 +127,7 @@ func (a *app) schedulesSet() *cobra.Command {
 
 // sayNext prints what a schedule does next.
 func (a *app) sayNext(s jq.Schedule, asJSON bool) error {
-	text := fmt.Sprintf("schedule %s: next at %s", s.Name, moment(s.NextAt))
+	text := fmt.Sprintf("schedule %s: next at %s", s.Name, momentIn(s.NextAt, s.Timezone))
 	switch {
 	case asJSON:
 		return wire.Encode(a.out, s)
@@ -206,27 +215,33 @@ func (a *app) schedulesRm() *cobra.Command {
 }
 
 func (a *app) schedulesPreview() *cobra.Command {
-	var zone string
+	var zone, from string
 	count := 5
 	cmd := &cobra.Command{
 		Use: "preview CRON", Short: "print the next times of an expression", Args: takes(1, 1, "an expression"),
-		Example: "  SELF schedules preview '30 2 * * *' --timezone Europe/Berlin",
+		Example: "  SELF schedules preview '30 2 * * *' --timezone Europe/Berlin\n" +
+			"  SELF schedules preview '30 2 * * *' --timezone Europe/Berlin --after 2027-03-27T00:00:00Z --count 3",
 	}
+	cmd.Flags().StringVar(&from, "after", "", "print the times after `TIME`, such as "+exampleTime+"; the default is now")
 	cmd.Flags().StringVar(&zone, "timezone", "", "`ZONE` in which the expression is read, such as Europe/Berlin; the default is UTC")
 	cmd.Flags().IntVar(&count, "count", count, "how many times to print, at most 1,000")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if count < 1 || count > contract.MaxItems {
 			return misuse("--count must be 1 to %d", contract.MaxItems)
 		}
-		times, err := jq.PreviewSchedule(args[0], zone, time.Now(), count)
+		after, err := timeOf("--after", from)
+		if err != nil {
+			return err
+		}
+		if after.IsZero() {
+			after = time.Now()
+		}
+		times, err := jq.PreviewSchedule(args[0], zone, after, count)
 		if err != nil {
 			return usageError{fieldError(err)}
 		}
 		for _, at := range times {
-			if location, err := time.LoadLocation(zone); err == nil {
-				at = at.In(location)
-			}
-			fmt.Fprintln(a.out, at.Format(time.RFC3339))
+			fmt.Fprintln(a.out, momentIn(at, zone))
 		}
 		return nil
 	}

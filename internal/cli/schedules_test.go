@@ -27,7 +27,7 @@ func TestSchedulesOfAServer(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"schedules", "set", "nightly", "0 2 * * *", "report", `{"to":"ada"}`, "--timezone", "Europe/Berlin"}, "schedule nightly: next at 2026-01-02T01:00:00Z\n"},
+		{[]string{"schedules", "set", "nightly", "0 2 * * *", "report", `{"to":"ada"}`, "--timezone", "Europe/Berlin"}, "schedule nightly: next at 2026-01-02T02:00:00+01:00\n"},
 		{[]string{"schedules", "set", "poll", "@every 90s", "poll", "--overlap", "skip", "--paused"}, "schedule poll: paused\n"},
 		{[]string{"schedules", "run", "poll"}, "added job 1 to queue default\n"},
 		{[]string{"schedules", "resume", "poll"}, "schedule poll: next at 2026-01-01T12:01:30Z\n"},
