@@ -97,6 +97,7 @@ func (b *build) system(ctx context.Context, s System) error {
 	copied := map[string]string{"LICENSE": "LICENSE", "README.md": "README.md"}
 	if s.OS == "linux" {
 		copied["deploy/jobq.service"] = "jobq.service"
+		copied["deploy/jobq-work.service"] = "jobq-work.service"
 	}
 	for from, to := range copied {
 		if err := copyFile(filepath.Join(b.Root, from), filepath.Join(stage, to)); err != nil {

@@ -112,7 +112,7 @@ func TestRelease(t *testing.T) {
 			assert.Empty(t, file.head.Uname+file.head.Gname, name)
 		}
 		assert.ElementsMatch(t, []string{
-			"LICENSE", "README.md", "THIRD_PARTY_LICENCES.txt", "jobq", "jobq.service",
+			"LICENSE", "README.md", "THIRD_PARTY_LICENCES.txt", "jobq", "jobq.service", "jobq-work.service",
 			"completions/_jobq", "completions/jobq.bash", "completions/jobq.fish", "completions/jobq.ps1",
 		}, names)
 		assert.EqualValues(t, 0o755, archive["jobq-"+version+"-linux-amd64/jobq"].head.Mode)
@@ -208,6 +208,7 @@ func debianPackage(t *testing.T, deb, program string) {
 		"usr/share/fish/vendor_completions.d/jobq.fish":      0o644,
 		"usr/share/doc/jobq/copyright":                       0o644,
 		"usr/share/doc/jobq/THIRD_PARTY_LICENCES.txt":        0o644,
+		"usr/share/doc/jobq/examples/jobq-work.service":      0o644,
 		"DEBIAN/postinst":                                    0o755,
 		"DEBIAN/prerm":                                       0o755,
 		"DEBIAN/postrm":                                      0o755,
@@ -224,6 +225,7 @@ func debianPackage(t *testing.T, deb, program string) {
 	require.NoError(t, err)
 	assert.Equal(t, "/etc/jobq.env", strings.TrimSpace(string(conffiles)))
 	unit(t, folder)
+	workUnit(t, folder)
 }
 
 // unit lets systemd read the unit with what the package changes of it.
@@ -240,6 +242,22 @@ func unit(t *testing.T, folder string) {
 	here := strings.ReplaceAll(string(changes), "=/usr/bin/jobq", "="+filepath.Join(folder, "usr/bin/jobq")) // it looks for the program
 	require.NoError(t, os.WriteFile(filepath.Join(units, "jobq.service.d/package.conf"), []byte(here), 0o600))
 	call(t, "", []string{"SYSTEMD_UNIT_PATH=" + units + ":"}, "systemd-analyze", "verify", "--man=no", "jobq.service")
+}
+
+// workUnit lets systemd read the example of a unit for a worker.
+func workUnit(t *testing.T, folder string) {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("not read by systemd-analyze, which is not on this machine")
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "usr/share/doc/jobq/examples/jobq-work.service"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\nExecStart=/usr/local/bin/jobq work ")
+	here := strings.ReplaceAll(string(text), "=/usr/local/bin/jobq", "="+filepath.Join(folder, "usr/bin/jobq")) // it looks for the program
+	units := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(units, "jobq-work.service"), []byte(here), 0o600))
+	call(t, "", []string{"SYSTEMD_UNIT_PATH=" + units + ":"}, "systemd-analyze", "verify", "--man=no", "jobq-work.service")
 }
 
 // modules are those of go version -m.
