@@ -51,9 +51,9 @@ func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "serve a store over HTTP and recover the jobs of dead workers",
-		Long: "Serve a store over HTTP, for programs in any language. The server documents its API at /docs. It recovers jobs whose\n" +
-			"workers died, and deletes finished jobs when the policy of their queue no longer keeps them. You can run several servers\n" +
-			"on one store.\n\n" +
+		Long: "Serve a store over HTTP, for programs in any language. The server documents its API at /docs. It fires the\n" +
+			"schedules of the store, recovers jobs whose workers died, and deletes finished jobs when the policy of their queue no longer\n" +
+			"keeps them. You can run several servers on one store.\n\n" +
 			"The server reloads tokens and certificates when their files change, and on SIGHUP. A reload ends no connection and no\n" +
 			"waiting claim, except those of removed tokens. If a file is invalid, the server keeps the values it read before.\n\n" +
 			"Without tokens, anyone who can reach the server may do anything. So it listens on this machine only, unless you add\n" +

@@ -50,7 +50,8 @@ func (a *app) work() *cobra.Command {
 		Use:   "work",
 		Short: "run a program or call a URL for each job",
 		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM. It then waits\n" +
-			"for running jobs, at most as long as --drain says; a second signal ends it at once.\n\n" +
+			"for running jobs, at most as long as --drain says; a second signal ends it at once. The worker also fires the schedules of\n" +
+			"the store, and recovers jobs whose workers died.\n\n" +
 			"--exec: the program reads the payload from standard input. Its environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,\n" +
 			"JQ_QUEUE and JQ_ATTEMPT, and for the job of a schedule JQ_SCHEDULE and JQ_SCHEDULED_FOR, but no credentials of the store:\n" +
 			"JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are removed. Exit code 0 completes the job, with standard output\n" +
