@@ -14,22 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/spread"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
 
 // openSeveral opens stores on the same map.
-func openSeveral(ctx context.Context, n int, clk clock.Clock, connect func() kv.Engine) (*spread, error) {
-	s := &spread{}
-	for range n {
-		one, err := kv.Open(ctx, connect(), &kv.Options{Clock: clk})
-		if err != nil {
-			return nil, err
-		}
-		s.stores = append(s.stores, one)
-	}
-	return s, nil
+func openSeveral(ctx context.Context, n int, clk clock.Clock, connect func() kv.Engine) (*spread.Store, error) {
+	return spread.Open(ctx, n, clk, func() (kv.Engine, error) { return connect(), nil })
 }
 
 // The suite on three stores, each of which makes every third call.
@@ -82,7 +75,7 @@ func TestStoresOnOneEngineShareTheirJobs(t *testing.T) {
 
 	r := &run{given: map[contract.Lease]string{}, ended: map[int64]int{}, want: jobs}
 	var all sync.WaitGroup
-	for i, one := range s.stores {
+	for i, one := range s.Stores {
 		for n := range each {
 			name := fmt.Sprintf("store %d, worker %d", i, n)
 			all.Go(func() { assert.NoError(t, r.produce(ctx, one, name, jobs/stores/each)) })
@@ -225,7 +218,7 @@ func claimedAtOnce(t *testing.T, engine func(*memkv.DB) *odd) (total int) {
 	armed.Store(true)
 	var all sync.WaitGroup
 	var claimed atomic.Int64
-	for i, one := range s.stores {
+	for i, one := range s.Stores {
 		all.Go(func() {
 			// One takes the retry and the other one the fresh job, so that only the limit is between them.
 			jobs, err := one.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: 1, RetryQuota: i, Worker: "w", TTL: time.Second})

@@ -1,34 +1,56 @@
-package kv_test
+// Package spread makes the calls on several stores of the kit in turn, for tests.
+package spread
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/kv"
 )
 
-// A spread makes its calls on several stores in turn. They are on the same map, as if they were in several processes.
+// A Store makes its calls on several stores in turn. They are on the same map, as if they were in several processes.
+type Store struct{ spread }
+
 type spread struct {
-	stores []*kv.Store
+	Stores []*kv.Store
 	calls  atomic.Uint64
 }
 
+// Open opens a store on each of n engines of the same map.
+func Open(ctx context.Context, n int, clk clock.Clock, connect func() (kv.Engine, error)) (*Store, error) {
+	s := &Store{}
+	for range n {
+		e, err := connect()
+		if err != nil {
+			return nil, err
+		}
+		one, err := kv.Open(ctx, e, &kv.Options{Clock: clk})
+		if err != nil {
+			return nil, err
+		}
+		s.Stores = append(s.Stores, one)
+	}
+	return s, nil
+}
+
 var (
-	_ contract.Notifier       = (*spread)(nil)
-	_ contract.PolicyKeeper   = (*spread)(nil)
-	_ contract.Registry       = (*spread)(nil)
-	_ contract.ScheduleKeeper = (*spread)(nil)
-	_ contract.Fencer         = (*spread)(nil)
-	_ contract.Monitor        = (*spread)(nil)
-	_ contract.ActivityKeeper = (*spread)(nil)
+	_ contract.Notifier       = (*Store)(nil)
+	_ contract.PolicyKeeper   = (*Store)(nil)
+	_ contract.Registry       = (*Store)(nil)
+	_ contract.ScheduleKeeper = (*Store)(nil)
+	_ contract.Fencer         = (*Store)(nil)
+	_ contract.Monitor        = (*Store)(nil)
+	_ contract.ActivityKeeper = (*Store)(nil)
 )
 
-func (s *spread) next() *kv.Store { return s.stores[s.calls.Add(1)%uint64(len(s.stores))] }
+func (s *spread) next() *kv.Store { return s.Stores[s.calls.Add(1)%uint64(len(s.Stores))] }
 
 func (s *spread) Close() (err error) {
-	for _, one := range s.stores {
+	for _, one := range s.Stores {
 		if failed := one.Close(); failed != nil {
 			err = failed
 		}
