@@ -1,0 +1,346 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-ed332417/jq/kv"
+)
+
+// An Engine is a [kv.Engine] in a cluster of etcd. Give it to kv.Open.
+type Engine struct {
+	client  *clientv3.Client
+	prefix  string
+	guesses guesses
+}
+
+var (
+	_ kv.Engine  = (*Engine)(nil)
+	_ kv.Watcher = (*Engine)(nil)
+)
+
+// The byte behind the prefix. No prefix contains them, so stores whose prefixes begin alike share no key.
+const (
+	items   = "\x00" // keys of the store follow
+	tickets = "\x01" // the key whose revisions are tickets
+)
+
+// item returns the key in etcd of a key of the store.
+func (e *Engine) item(key []byte) string { return e.prefix + items + string(key) }
+
+// Limits is part of kv.Engine. It returns what New has checked.
+func (e *Engine) Limits() kv.Limits { return kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes} }
+
+// Close is part of kv.Engine.
+func (e *Engine) Close() error { return e.client.Close() }
+
+// perPut is how many tickets one revision gives.
+const perPut = 1024
+
+// Tickets is part of kv.Engine. Each put to a key has a revision that no other commit has, in whatever process.
+func (e *Engine) Tickets(ctx context.Context, n int) ([]int64, error) {
+	list := make([]int64, 0, n)
+	for len(list) < n {
+		var revision int64
+		err := repeat(ctx, func(ctx context.Context) error {
+			r, err := e.client.Put(ctx, e.prefix+tickets, "")
+			if err == nil {
+				revision = r.Header.Revision
+			}
+			return err
+		})
+		if err != nil {
+			return nil, advised(err)
+		}
+		if revision >= math.MaxInt64/8/perPut {
+			return nil, fmt.Errorf("the revision of the cluster, %d, is too great to make ids of: move the jobs to a new cluster", revision)
+		}
+		for i := int64(0); i < perPut && len(list) < n; i++ {
+			list = append(list, revision*perPut+i)
+		}
+	}
+	return list, nil
+}
+
+// View is part of kv.Engine. The view begins with its first Read.
+func (e *Engine) View(ctx context.Context) (kv.View, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &view{engine: e}, nil
+}
+
+// A view is the map at a revision.
+type view struct {
+	engine   *Engine
+	revision int64 // zero before the first Read
+}
+
+// Read is part of kv.View. It asks for ranges up to near ends, and then for what is missing.
+func (v *view) Read(ctx context.Context, ask ...kv.Range) ([][]kv.Item, error) {
+	answers := make([][]kv.Item, len(ask))
+	missing := make([]int, len(ask)) // positions in ask
+	for i := range ask {
+		missing[i] = i
+	}
+	rest := slices.Clone(ask)
+	for step := 0; len(missing) > 0; step++ {
+		parts := make([]kv.Range, len(missing))
+		for n, i := range missing {
+			parts[n] = rest[i]
+			parts[n].To = v.engine.guesses.near(ask[i], rest[i], step)
+		}
+		found, err := v.read(ctx, parts)
+		if err != nil {
+			return nil, err
+		}
+		var still []int
+		for n, i := range missing {
+			answers[i] = append(answers[i], found[n]...)
+			rest[i].Limit -= len(found[n])
+			if whole := parts[n].To == nil || bytes.Equal(parts[n].To, rest[i].To); whole || rest[i].Limit == 0 {
+				v.engine.guesses.learn(ask[i], answers[i])
+				continue
+			}
+			rest[i].From = parts[n].To
+			still = append(still, i)
+		}
+		missing = still
+	}
+	return answers, ctx.Err()
+}
+
+// read makes one request of ranges. If the view has begun, it asks any member: what was committed at a revision is the same on each of them.
+func (v *view) read(ctx context.Context, ask []kv.Range) ([][]kv.Item, error) {
+	r, err := v.request(ctx, v.revision > 0, ask)
+	if errors.Is(err, rpctypes.ErrFutureRev) { // the member is behind
+		r, err = v.request(ctx, false, ask)
+	}
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return nil, fmt.Errorf("%w: %w", kv.ErrConflict, err)
+	case err != nil:
+		return nil, advised(err)
+	}
+	if v.revision == 0 {
+		v.revision = r.Header.Revision
+	}
+	return v.engine.answers(r, ask), nil
+}
+
+// request asks for ranges. If it is local, the member that gets it answers without the others.
+func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clientv3.TxnResponse, err error) {
+	options := []clientv3.OpOption{clientv3.WithRev(v.revision)}
+	if local {
+		options = append(options, clientv3.WithSerializable())
+	}
+	ops := make([]clientv3.Op, len(ask))
+	for i, r := range ask {
+		ops[i] = v.engine.get(r, options)
+	}
+	err = repeat(ctx, func(ctx context.Context) (err error) {
+		r, err = v.engine.client.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	return r, err
+}
+
+// get returns the request for a range.
+func (e *Engine) get(r kv.Range, options []clientv3.OpOption) clientv3.Op {
+	options = options[:len(options):len(options)]
+	if r.To != nil {
+		options = append(options, clientv3.WithRange(e.item(r.To)), clientv3.WithLimit(int64(r.Limit)))
+	}
+	if r.KeysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	return clientv3.OpGet(e.item(r.From), options...)
+}
+
+func (e *Engine) answers(r *clientv3.TxnResponse, ask []kv.Range) [][]kv.Item {
+	answers := make([][]kv.Item, len(ask))
+	for i := range ask {
+		found := r.Responses[i].GetResponseRange().Kvs
+		answers[i] = make([]kv.Item, len(found))
+		for j, pair := range found {
+			answers[i][j] = kv.Item{Key: pair.Key[len(e.prefix)+len(items):], Value: pair.Value, Version: uint64(pair.ModRevision)}
+		}
+	}
+	return answers
+}
+
+// Commit is one transaction of etcd. It is sent once.
+func (v *view) Commit(ctx context.Context, c kv.Change) error {
+	if err := ctx.Err(); err != nil {
+		return nothing(err)
+	}
+	guards := make([]clientv3.Cmp, len(c.Guards))
+	for i, g := range c.Guards {
+		guards[i] = clientv3.Compare(clientv3.ModRevision(v.engine.item(g.Key)), "=", int64(g.Version)) // 0 if there is no such key
+	}
+	changes := make([]clientv3.Op, 0, len(c.Puts)+len(c.Deletes))
+	for _, p := range c.Puts {
+		changes = append(changes, clientv3.OpPut(v.engine.item(p.Key), string(p.Value)))
+	}
+	for _, key := range c.Deletes {
+		changes = append(changes, clientv3.OpDelete(v.engine.item(key)))
+	}
+	limited, cancel := context.WithTimeout(ctx, commitPatience)
+	defer cancel()
+	r, err := v.engine.client.Txn(limited).If(guards...).Then(changes...).Commit()
+	switch {
+	case err == nil && !r.Succeeded:
+		return kv.ErrConflict
+	case refused(err):
+		return nothing(advised(err))
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return fmt.Errorf("etcd: the member did not answer within %v", commitPatience)
+	default:
+		return err
+	}
+}
+
+// Close is part of kv.View: etcd knows nothing of a view.
+func (v *view) Close() {}
+
+// commitPatience is how long a member may take to answer a commit. One that does not answer may be stopped, while others go on.
+const commitPatience = 8 * time.Second
+
+// A request that changes nothing, or may be made twice, is made again if it fails. The first member to get it has firstPatience to answer,
+// the next one twice as long, and so on.
+const (
+	firstPatience = time.Second
+	patience      = 15 * time.Second // after so long, it is not made again
+	shortestPause = 10 * time.Millisecond
+	longestPause  = 200 * time.Millisecond
+)
+
+// repeat makes such a request until it is answered. Each goes to the next member.
+func repeat(ctx context.Context, request func(context.Context) error) error {
+	began, pause := time.Now(), shortestPause
+	for wait := firstPatience; ; wait *= 2 {
+		limited, cancel := context.WithTimeout(ctx, wait)
+		err := request(limited)
+		if err != nil && limited.Err() != nil {
+			err = fmt.Errorf("no member answered within %v", time.Since(began).Round(time.Millisecond))
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case refused(err) || time.Since(began) > patience:
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// refusals are the answers of a member that has not proposed a request to the others, or that say that all of them have refused it.
+var refusals = []error{
+	rpctypes.ErrEmptyKey, rpctypes.ErrDuplicateKey, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace,
+	rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied,
+	rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthNotEnabled,
+}
+
+// refused reports whether the error says that nothing was applied, and that asking again is no use.
+func refused(err error) bool {
+	for _, r := range refusals {
+		if errors.Is(err, r) {
+			return true
+		}
+	}
+	return overlong(err)
+}
+
+// overlong reports whether a request was longer than one side takes. An answer cannot be too long, because New sets no limit to it.
+func overlong(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "message larger than max")
+}
+
+// advised says what to do about an error.
+func advised(err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge), overlong(err):
+		advice = flags + ": "
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		advice = "delete jobs, compact and defragment etcd, and disarm its alarm, or raise --quota-backend-bytes: "
+	case err == nil:
+		return nil
+	}
+	return fmt.Errorf("%setcd: %w", advice, err)
+}
+
+func nothing(err error) error { return fmt.Errorf("%w: %w", kv.ErrNothing, err) }
+
+// errWatchEnded is the error of a watch that the client has ended.
+var errWatchEnded = errors.New("the client ended the watch")
+
+// Watch is part of kv.Watcher. If the member that tells of commits is lost, another one goes on from the same revision. If that one is compacted, or
+// the member has no leader for a while, the watch ends.
+func (e *Engine) Watch(ctx context.Context, heard func(key []byte), prefixes ...[]byte) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	responses := make(chan clientv3.WatchResponse)
+	for _, p := range prefixes {
+		all.Go(func() {
+			watch := e.client.Watch(ctx, e.item(p), clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete())
+			for {
+				r, open := <-watch
+				if !open {
+					r = clientv3.WatchResponse{Canceled: true}
+				}
+				select {
+				case responses <- r:
+				case <-ctx.Done():
+					return
+				}
+				if !open {
+					return
+				}
+			}
+		})
+	}
+	for begun := 0; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-responses:
+			if err := r.Err(); err != nil {
+				return fmt.Errorf("etcd: %w", err)
+			}
+			if r.Canceled {
+				return errWatchEnded
+			}
+			if r.Created {
+				if begun++; begun == len(prefixes) {
+					heard(nil)
+				}
+			}
+			for _, event := range r.Events {
+				heard(bytes.TrimPrefix(event.Kv.Key, []byte(e.item(nil))))
+			}
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Package etcd keeps jobs in a cluster of etcd v3, so that they survive the loss of a machine. It is an engine for package kv.
+//
+//	store, err := etcd.Open(ctx, "etcd://a:2379,b:2379,c:2379/jobs", nil)
+//
+// Any number of processes can open the same store at once. Each commit is on most members of the cluster before a call returns.
+//
+// # The cluster
+//
+// Start each member with these flags, because one call of a store can change thousands of keys, and etcd refuses such calls by default:
+//
+//	--max-txn-ops 20000 --max-request-bytes 33554432 --auto-compaction-mode periodic --auto-compaction-retention 5m
+//
+// Open checks the first two on one member, and says which flag is missing.
+//
+// # When a member fails
+//
+// If a member dies or stops, calls that it was about to answer fail with contract.ErrUnavailable or contract.ErrInDoubt. While no leader is
+// elected, which takes one or two seconds by default, reads wait and commits fail. Without most of the members, all calls fail.
+//
+// # Restoring
+//
+// Ids of jobs come from revisions of the cluster. So if you restore a snapshot, raise the revision (etcdutl snapshot restore --bump-revision
+// 1000000000 --mark-compacted), and then fence the store.
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/seed-ed332417/jq/kv"
+)
+
+// Open opens the store at a URL: etcd://host:port,host:port/prefix. It needs no more than one of the hosts to answer, and uses all of
+// them. All keys of the store begin with the prefix and a byte of zero or one. Options may be nil.
+//
+// For TLS or a user name, give New a configuration and its engine to kv.Open.
+func Open(ctx context.Context, address string, options *kv.Options) (*kv.Store, error) {
+	endpoints, prefix, err := parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("jq: the URL of a store on etcd: %w", err)
+	}
+	e, err := New(ctx, clientv3.Config{Endpoints: endpoints}, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return kv.Open(ctx, e, options)
+}
+
+// parse returns the parts of a URL. It never quotes the URL, which may have a password by mistake.
+func parse(address string) (endpoints []string, prefix string, err error) {
+	rest, found := strings.CutPrefix(address, "etcd://")
+	hosts, path, named := strings.Cut(rest, "/")
+	switch {
+	case !found:
+		return nil, "", errors.New("it must begin with etcd://")
+	case strings.Contains(hosts, "@"):
+		return nil, "", errors.New("it can have no user: give New a configuration with Username and Password")
+	case strings.ContainsAny(rest, "?#"):
+		return nil, "", errors.New("it can have no parameters")
+	case !named || path == "":
+		return nil, "", errors.New("it must end with a prefix for the keys, such as /jobs")
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return nil, "", errors.New("a host is empty: separate hosts by single commas")
+		}
+		endpoints = append(endpoints, "http://"+host)
+	}
+	prefix, err = url.PathUnescape(path)
+	return endpoints, prefix, err
+}
+
+// longestPrefix bounds what the prefix adds to the bytes of a commit.
+const longestPrefix = 100
+
+// New connects to a cluster and returns an engine for kv.Open, which keeps its keys under the prefix. The engine has a client of its own, because it
+// depends on settings of it: a client that repeats commits by itself would make two jobs of one. So New sets MaxUnaryRetries, and raises
+// MaxCallSendMsgSize and MaxCallRecvMsgSize. It sets a logger that is silent if there is none in the configuration, and timeouts if there are none.
+//
+// New asks one member whether it takes commits as large as a store makes, and returns an error that names the flags if it does not.
+func New(ctx context.Context, config clientv3.Config, prefix string) (*Engine, error) {
+	if prefix == "" || len(prefix) > longestPrefix || strings.ContainsAny(prefix, "\x00\x01") {
+		return nil, fmt.Errorf("jq: the prefix of a store on etcd must have 1 to %d bytes, and none of them zero or one", longestPrefix)
+	}
+	e, err := connect(config, prefix)
+	if err == nil {
+		err = e.check(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("jq: connecting to etcd at %s: %w", strings.Join(config.Endpoints, ", "), err)
+	}
+	return e, nil
+}
+
+func connect(config clientv3.Config, prefix string) (*Engine, error) {
+	config.MaxUnaryRetries = 1 // how often a request is made
+	config.MaxCallSendMsgSize = max(config.MaxCallSendMsgSize, largestRequest)
+	config.MaxCallRecvMsgSize = math.MaxInt32
+	config.DialTimeout = cmp.Or(config.DialTimeout, 5*time.Second)
+	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
+	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 3*time.Second)
+	config.Logger = cmp.Or(config.Logger, zap.NewNop())
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{client: client, prefix: prefix}, nil
+}
+
+// flags are what members of a cluster need.
+const flags = "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432"
+
+// largestRequest is more than a commit can have: its keys stand in it with the prefix, and each of them needs some bytes more. It is less than the
+// flags allow.
+const largestRequest = kv.MinBytes + kv.MinKeys*(longestPrefix+64)
+
+// check finds out whether a member takes as large a commit as a store makes: it sends one that compares and changes nothing. If it fails, it closes
+// the client.
+func (e *Engine) check(ctx context.Context) error {
+	compares := make([]clientv3.Cmp, kv.MinKeys)
+	for i := range compares {
+		compares[i] = clientv3.Compare(clientv3.ModRevision(e.item(nil)), "=", 1)
+	}
+	// The first compare fails, because there is no such key, so the others cost only their way to the member.
+	compares[1] = clientv3.Compare(clientv3.Value(e.item(nil)), "=", strings.Repeat("x", kv.MinBytes+kv.MinKeys*64))
+	err := repeat(ctx, func(ctx context.Context) error {
+		_, err := e.client.Txn(ctx).If(compares...).Commit()
+		return err
+	})
+	if err != nil {
+		_ = e.Close() // the first error says more
+	}
+	return advised(err)
+}

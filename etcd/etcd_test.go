@@ -1,0 +1,76 @@
+//go:build unix
+
+package etcd_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/etcd"
+	"github.com/seed-ed332417/jq/etcd/internal/etcdtest"
+)
+
+func TestAddressesThatAreRefused(t *testing.T) {
+	for address, want := range map[string]string{
+		"":                             "must begin with etcd://",
+		"http://a:2379/jobs":           "must begin with etcd://",
+		"etcd://a:2379":                "must end with a prefix",
+		"etcd://a:2379/":               "must end with a prefix",
+		"etcd://a:2379,,b:2379/jobs":   "a host is empty",
+		"etcd:///jobs":                 "a host is empty",
+		"etcd://me:secret@a:2379/jobs": "it can have no user",
+		"etcd://a:2379/jobs?tls=1":     "it can have no parameters",
+		"etcd://a:2379/a%zz":           "invalid URL escape",
+		"etcd://a:2379/a%00b":          "none of them zero or one",
+		"etcd://a:2379/" + "%41" + strings.Repeat("a", 100): "1 to 100 bytes",
+	} {
+		_, err := etcd.Open(t.Context(), address, nil)
+		require.ErrorContains(t, err, want, address)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// Two programs open a store by its URL.
+func TestOpen(t *testing.T) {
+	p, err := newPlace()
+	require.NoError(t, err)
+	address := address("/a%2Fb/" + p.prefix)
+	p.prefix = "a/b/" + p.prefix
+	s, err := etcd.Open(t.Context(), address, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	added, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
+	require.NoError(t, err)
+	other, err := etcd.Open(t.Context(), address, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, other.Close()) }()
+	detail, err := other.Get(t.Context(), added[0].ID)
+	require.NoError(t, err)
+	assert.JSONEq(t, `1`, string(detail.Payload))
+	require.NoError(t, p.remove(t.Context()))
+}
+
+// Where nobody listens, New says so when its context ends.
+func TestOpenWithoutACluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := etcd.New(ctx, clientv3.Config{Endpoints: []string{"http://127.0.0.1:1"}}, "jobs")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "connecting to etcd at http://127.0.0.1:1")
+}
+
+// A cluster with the limits of etcd's defaults is refused, with the flags to set.
+func TestDefaultLimitsAreRefused(t *testing.T) {
+	for _, flags := range [][]string{{}, {etcdtest.Flags[0]}, {etcdtest.Flags[1]}} {
+		c := start(t, etcdtest.Options{Members: 1, NoSync: true, Flags: flags})
+		_, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
+		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432", "with the flags %q", flags)
+	}
+}
