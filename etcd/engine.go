@@ -19,7 +19,7 @@ import (
 
 // An Engine is a [kv.Engine] in a cluster of etcd. Give it to kv.Open.
 type Engine struct {
-	client  *clientv3.Client
+	members *members
 	prefix  string
 	guesses guesses
 }
@@ -42,7 +42,7 @@ func (e *Engine) item(key []byte) string { return e.prefix + items + string(key)
 func (e *Engine) Limits() kv.Limits { return kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes} }
 
 // Close is part of kv.Engine.
-func (e *Engine) Close() error { return e.client.Close() }
+func (e *Engine) Close() error { return e.members.close() }
 
 // perPut is how many tickets one revision gives.
 const perPut = 1024
@@ -52,8 +52,8 @@ func (e *Engine) Tickets(ctx context.Context, n int) ([]int64, error) {
 	list := make([]int64, 0, n)
 	for len(list) < n {
 		var revision int64
-		err := repeat(ctx, func(ctx context.Context) error {
-			r, err := e.client.Put(ctx, e.prefix+tickets, "")
+		err := e.members.repeat(ctx, func(ctx context.Context, m member) error {
+			r, err := m.Put(ctx, e.prefix+tickets, "")
 			if err == nil {
 				revision = r.Header.Revision
 			}
@@ -148,8 +148,8 @@ func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clie
 	for i, r := range ask {
 		ops[i] = v.engine.get(r, options)
 	}
-	err = repeat(ctx, func(ctx context.Context) (err error) {
-		r, err = v.engine.client.Txn(ctx).Then(ops...).Commit()
+	err = v.engine.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
+		r, err = m.Txn(ctx).Then(ops...).Commit()
 		return err
 	})
 	return r, err
@@ -184,6 +184,7 @@ func (v *view) Commit(ctx context.Context, c kv.Change) error {
 	if err := ctx.Err(); err != nil {
 		return nothing(err)
 	}
+	size := 0
 	guards := make([]clientv3.Cmp, len(c.Guards))
 	for i, g := range c.Guards {
 		guards[i] = clientv3.Compare(clientv3.ModRevision(v.engine.item(g.Key)), "=", int64(g.Version)) // 0 if there is no such key
@@ -191,68 +192,41 @@ func (v *view) Commit(ctx context.Context, c kv.Change) error {
 	changes := make([]clientv3.Op, 0, len(c.Puts)+len(c.Deletes))
 	for _, p := range c.Puts {
 		changes = append(changes, clientv3.OpPut(v.engine.item(p.Key), string(p.Value)))
+		size += len(p.Value)
 	}
 	for _, key := range c.Deletes {
 		changes = append(changes, clientv3.OpDelete(v.engine.item(key)))
 	}
-	limited, cancel := context.WithTimeout(ctx, commitPatience)
-	defer cancel()
-	r, err := v.engine.client.Txn(limited).If(guards...).Then(changes...).Commit()
+	wait := commitPatience + time.Duration(len(changes))*patiencePerKey + time.Duration(size>>20)*patiencePerMiB
+	var r *clientv3.TxnResponse
+	err := v.engine.members.once(ctx, wait, func(ctx context.Context, m member) (err error) {
+		r, err = m.Txn(ctx).If(guards...).Then(changes...).Commit()
+		return err
+	})
 	switch {
 	case err == nil && !r.Succeeded:
 		return kv.ErrConflict
+	case err == nil:
+		return nil
 	case refused(err):
 		return nothing(advised(err))
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case limited.Err() != nil:
-		return fmt.Errorf("etcd: the member did not answer within %v", commitPatience)
 	default:
-		return err
+		return advised(err)
 	}
 }
 
 // Close is part of kv.View: etcd knows nothing of a view.
 func (v *view) Close() {}
 
-// commitPatience is how long a member may take to answer a commit. One that does not answer may be stopped, while others go on.
-const commitPatience = 8 * time.Second
-
-// A request that changes nothing, or may be made twice, is made again if it fails. The first member to get it has firstPatience to answer,
-// the next one twice as long, and so on.
+// How long a member may take to answer a commit. When a leader dies, the commits that it had got are never answered, while another leader is elected within a second or
+// two.
 const (
-	firstPatience = time.Second
-	patience      = 15 * time.Second // after so long, it is not made again
-	shortestPause = 10 * time.Millisecond
-	longestPause  = 200 * time.Millisecond
+	commitPatience = 3 * time.Second
+	patiencePerKey = time.Millisecond
+	patiencePerMiB = 500 * time.Millisecond
 )
-
-// repeat makes such a request until it is answered. Each goes to the next member.
-func repeat(ctx context.Context, request func(context.Context) error) error {
-	began, pause := time.Now(), shortestPause
-	for wait := firstPatience; ; wait *= 2 {
-		limited, cancel := context.WithTimeout(ctx, wait)
-		err := request(limited)
-		if err != nil && limited.Err() != nil {
-			err = fmt.Errorf("no member answered within %v", time.Since(began).Round(time.Millisecond))
-		}
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case refused(err) || time.Since(began) > patience:
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
 
 // refusals are the answers of a member that has not proposed a request to the others, or that say that all of them have refused it.
 var refusals = []error{
@@ -292,12 +266,19 @@ func advised(err error) error {
 
 func nothing(err error) error { return fmt.Errorf("%w: %w", kv.ErrNothing, err) }
 
-// errWatchEnded is the error of a watch that the client has ended.
-var errWatchEnded = errors.New("the client ended the watch")
+// Errors of a watch.
+var (
+	errLeft       = errors.New("etcd: the member failed, and another one is asked")
+	errWatchEnded = errors.New("etcd: the client ended the watch")
+)
 
-// Watch is part of kv.Watcher. If the member that tells of commits is lost, another one goes on from the same revision. If that one is compacted, or
-// the member has no leader for a while, the watch ends.
+// Watch is part of kv.Watcher. If the connection to the member is lost, the client goes on from the same revision. The watch ends if that is
+// compacted, if the member has no leader, and if the engine asks another member.
 func (e *Engine) Watch(ctx context.Context, heard func(key []byte), prefixes ...[]byte) error {
+	m, err := e.members.ask()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -305,7 +286,7 @@ func (e *Engine) Watch(ctx context.Context, heard func(key []byte), prefixes ...
 	responses := make(chan clientv3.WatchResponse)
 	for _, p := range prefixes {
 		all.Go(func() {
-			watch := e.client.Watch(ctx, e.item(p), clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete())
+			watch := m.Watch(ctx, e.item(p), clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete())
 			for {
 				r, open := <-watch
 				if !open {
@@ -326,8 +307,11 @@ func (e *Engine) Watch(ctx context.Context, heard func(key []byte), prefixes ...
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-m.left:
+			return errLeft
 		case r := <-responses:
 			if err := r.Err(); err != nil {
+				e.members.leave(m)
 				return fmt.Errorf("etcd: %w", err)
 			}
 			if r.Canceled {

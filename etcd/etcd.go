@@ -39,8 +39,8 @@ import (
 	"github.com/seed-ed332417/jq/kv"
 )
 
-// Open opens the store at a URL: etcd://host:port,host:port/prefix. It needs no more than one of the hosts to answer, and uses all of
-// them. All keys of the store begin with the prefix and a byte of zero or one. Options may be nil.
+// Open opens the store at a URL: etcd://host:port,host:port/prefix. Name all members: the store asks one of them, and the next one when that one
+// fails. All keys of the store begin with the prefix and a byte of zero or one. Options may be nil.
 //
 // For TLS or a user name, give New a configuration and its engine to kv.Open.
 func Open(ctx context.Context, address string, options *kv.Options) (*kv.Store, error) {
@@ -82,26 +82,27 @@ func parse(address string) (endpoints []string, prefix string, err error) {
 // longestPrefix bounds what the prefix adds to the bytes of a commit.
 const longestPrefix = 100
 
-// New connects to a cluster and returns an engine for kv.Open, which keeps its keys under the prefix. The engine has a client of its own, because it
-// depends on settings of it: a client that repeats commits by itself would make two jobs of one. So New sets MaxUnaryRetries, and raises
-// MaxCallSendMsgSize and MaxCallRecvMsgSize. It sets a logger that is silent if there is none in the configuration, and timeouts if there are none.
+// New connects to a cluster and returns an engine for kv.Open, which keeps its keys under the prefix. The engine has clients of its own, one for each
+// member that it asks, because it depends on their settings: a client that repeats commits by itself would make two jobs of one. So New sets
+// MaxUnaryRetries, and raises MaxCallSendMsgSize and MaxCallRecvMsgSize. It sets a logger that is silent if the configuration has none, and timeouts if
+// it has none.
 //
 // New asks one member whether it takes commits as large as a store makes, and returns an error that names the flags if it does not.
 func New(ctx context.Context, config clientv3.Config, prefix string) (*Engine, error) {
 	if prefix == "" || len(prefix) > longestPrefix || strings.ContainsAny(prefix, "\x00\x01") {
 		return nil, fmt.Errorf("jq: the prefix of a store on etcd must have 1 to %d bytes, and none of them zero or one", longestPrefix)
 	}
-	e, err := connect(config, prefix)
-	if err == nil {
-		err = e.check(ctx)
+	if len(config.Endpoints) == 0 {
+		return nil, errors.New("jq: the configuration of a client of etcd needs at least one of Endpoints")
 	}
-	if err != nil {
+	e := connect(config, prefix)
+	if err := e.check(ctx); err != nil {
 		return nil, fmt.Errorf("jq: connecting to etcd at %s: %w", strings.Join(config.Endpoints, ", "), err)
 	}
 	return e, nil
 }
 
-func connect(config clientv3.Config, prefix string) (*Engine, error) {
+func connect(config clientv3.Config, prefix string) *Engine {
 	config.MaxUnaryRetries = 1 // how often a request is made
 	config.MaxCallSendMsgSize = max(config.MaxCallSendMsgSize, largestRequest)
 	config.MaxCallRecvMsgSize = math.MaxInt32
@@ -109,11 +110,7 @@ func connect(config clientv3.Config, prefix string) (*Engine, error) {
 	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
 	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 3*time.Second)
 	config.Logger = cmp.Or(config.Logger, zap.NewNop())
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Engine{client: client, prefix: prefix}, nil
+	return &Engine{members: newMembers(config), prefix: prefix}
 }
 
 // flags are what members of a cluster need.
@@ -132,8 +129,8 @@ func (e *Engine) check(ctx context.Context) error {
 	}
 	// The first compare fails, because there is no such key, so the others cost only their way to the member.
 	compares[1] = clientv3.Compare(clientv3.Value(e.item(nil)), "=", strings.Repeat("x", kv.MinBytes+kv.MinKeys*64))
-	err := repeat(ctx, func(ctx context.Context) error {
-		_, err := e.client.Txn(ctx).If(compares...).Commit()
+	err := e.members.repeat(ctx, func(ctx context.Context, m member) error {
+		_, err := m.Txn(ctx).If(compares...).Commit()
 		return err
 	})
 	if err != nil {

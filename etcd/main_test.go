@@ -76,14 +76,14 @@ func newPlace() (*place, error) {
 	return &place{cluster: c, prefix: fmt.Sprint("case-", shared.cases.Add(1))}, nil
 }
 
-// connect returns an engine. The first one asks all members, and the others one each, in turn.
+// connect returns an engine. The first one asks any member, and the others one each, in turn.
 func (p *place) connect() (kv.Engine, error) {
 	endpoints := p.cluster.Endpoints()
 	if n := p.engines; n > 0 {
 		endpoints = endpoints[n%len(endpoints):][:1]
 	}
 	p.engines++
-	return etcd.Connect(clientv3.Config{Endpoints: endpoints}, p.prefix)
+	return etcd.Connect(clientv3.Config{Endpoints: endpoints}, p.prefix), nil
 }
 
 // remove deletes the keys.
