@@ -84,8 +84,8 @@ func (m *members) close() error {
 	return errors.Join(errs...)
 }
 
-// A request that changes nothing, or may be made twice, is made again if it fails. The first member to get it has firstPatience to answer,
-// the next one twice as long, and so on.
+// A request that changes nothing, or may be made twice, is made again if it fails. The first two members to get it have firstPatience to answer,
+// the next two twice as long, and so on. Two, because a member that does not know yet that its leader is dead loses what it is asked.
 const (
 	firstPatience = time.Second
 	patience      = 15 * time.Second // after so long, it is not made again
@@ -93,11 +93,17 @@ const (
 	longestPause  = 200 * time.Millisecond
 )
 
+// errSilent says that a member had not answered when its time was over.
+var errSilent = errors.New("did not answer")
+
 // repeat makes such a request until it is answered.
 func (m *members) repeat(ctx context.Context, request func(context.Context, member) error) error {
 	began, pause := time.Now(), shortestPause
-	for wait := firstPatience; ; wait *= 2 {
-		err := m.once(ctx, wait, request)
+	for silent := 0; ; {
+		err := m.once(ctx, firstPatience<<(silent/2), request)
+		if errors.Is(err, errSilent) {
+			silent++
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -133,7 +139,7 @@ func (m *members) once(ctx context.Context, wait time.Duration, request func(con
 	}
 	m.failed(of, ctx, err, began)
 	if ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("the member at %s did not answer within %v", of.Endpoints()[0], wait)
+		return fmt.Errorf("%s %w for %v", of.Endpoints()[0], errSilent, wait)
 	}
 	return err
 }

@@ -28,12 +28,13 @@ func TestVersion(t *testing.T) {
 		assert.Equal(t, want, got)
 	}
 	write("jqpgx/go.mod", "module github.com/seed-ed332417/jq/jqpgx\n\nrequire (\n\tgithub.com/seed-ed332417/jq v1.2.3\n)\n")
+	write("etcd/go.mod", "module github.com/seed-ed332417/jq/etcd\n\nrequire (\n\tgithub.com/seed-ed332417/jq v1.2.3\n)\n")
 	commit(t, folder)
 	revision := strings.TrimSpace(call(t, folder, nil, "git", "rev-parse", "HEAD"))
 
 	found("", "v0.0.0-20260102030405-"+revision[:12])
 	found("v1.2.3", "v1.2.3")
-	refused("v1.2.4", "go -C jqpgx mod edit -require=github.com/seed-ed332417/jq@v1.2.4")
+	refused("v1.2.4", "go -C etcd mod edit -require=github.com/seed-ed332417/jq@v1.2.4")
 	for _, wrong := range []string{"1.2.3", "v1.2", "v01.2.3", "v1.2.3 ", "v2.0.0", "main"} {
 		refused(wrong, "want one like v0.2.0")
 	}
