@@ -14,8 +14,9 @@
 //
 // # When a member fails
 //
-// If a member dies or stops, calls that it was about to answer fail with contract.ErrUnavailable or contract.ErrInDoubt. While no leader is
-// elected, which takes one or two seconds by default, reads wait and commits fail. Without most of the members, all calls fail.
+// A store asks one member, and the next one when that one fails. Reads are made again. A commit is sent once: if no answer comes within three seconds, or
+// more if it is large, the call fails with contract.ErrInDoubt. While no leader is elected, which takes one or two seconds by default, reads wait. Without
+// most of the members, all calls fail.
 //
 // # Restoring
 //

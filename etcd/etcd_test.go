@@ -4,17 +4,20 @@ package etcd_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/etcd"
 	"github.com/seed-ed332417/jq/etcd/internal/etcdtest"
+	"github.com/seed-ed332417/jq/kv"
 )
 
 func TestAddressesThatAreRefused(t *testing.T) {
@@ -72,5 +75,53 @@ func TestDefaultLimitsAreRefused(t *testing.T) {
 		c := start(t, etcdtest.Options{Members: 1, NoSync: true, Flags: flags})
 		_, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
 		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432", "with the flags %q", flags)
+	}
+}
+
+// A user with a password needs no more than the keys of the store. Calls go on when rights are changed, which makes all tokens old.
+func TestUserWithAPassword(t *testing.T) {
+	c := start(t, etcdtest.Options{Members: 1, NoSync: true})
+	ctx, admin := t.Context(), c.Client()
+	for _, user := range []string{"root", "jobs"} {
+		_, err := admin.RoleAdd(ctx, user)
+		require.NoError(t, err)
+		_, err = admin.UserAdd(ctx, user, "secret of "+user)
+		require.NoError(t, err)
+		_, err = admin.UserGrantRole(ctx, user, user)
+		require.NoError(t, err)
+	}
+	_, err := admin.RoleGrantPermission(ctx, "jobs", "jobs\x00", "jobs\x02", clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	_, err = admin.AuthEnable(ctx)
+	require.NoError(t, err)
+
+	config := func(user, password string) clientv3.Config {
+		return clientv3.Config{Endpoints: c.Endpoints(), Username: user, Password: password}
+	}
+	_, err = etcd.New(ctx, config("jobs", "wrong"), "jobs")
+	require.ErrorIs(t, err, rpctypes.ErrAuthFailed)
+	_, err = etcd.New(ctx, clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
+	require.Error(t, err, "without a user")
+	_, err = etcd.New(ctx, config("jobs", "secret of jobs"), "other")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+
+	e, err := etcd.New(ctx, config("jobs", "secret of jobs"), "jobs")
+	require.NoError(t, err)
+	s, err := kv.Open(ctx, e, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	root, err := clientv3.New(config("root", "secret of root"))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, root.Close()) }()
+	for i := range 3 {
+		_, err := s.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
+		require.NoError(t, err)
+		_, err = root.RoleAdd(ctx, fmt.Sprint("another ", i))
+		require.NoError(t, err)
+		counts, err := s.Count(ctx, contract.Filter{})
+		require.NoError(t, err)
+		assert.EqualValues(t, i+1, counts.Queues[0].Jobs[contract.Ready])
+		_, err = root.RoleAdd(ctx, fmt.Sprint("one more ", i))
+		require.NoError(t, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -134,6 +135,9 @@ func (m *members) once(ctx context.Context, wait time.Duration, request func(con
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	err = request(limited, of)
+	if errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) {
+		err = request(limited, of) // nothing was applied, and the client has got a new token since
+	}
 	if err == nil {
 		return nil
 	}

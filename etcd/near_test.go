@@ -8,8 +8,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/seed-ed332417/jq/etcd"
 	"github.com/seed-ed332417/jq/kv"
 )
 
@@ -65,5 +68,36 @@ func TestNearEndsChangeNoAnswer(t *testing.T) {
 			}
 			require.Equal(t, want, got, "%+v", r)
 		}
+	}
+}
+
+// The first 100 of 100,000 keys, with a near end and without.
+func BenchmarkFirstOfMany(b *testing.B) {
+	const keys, atOnce = 100_000, 10_000
+	p, err := newPlace()
+	require.NoError(b, err)
+	e := etcd.Connect(clientv3.Config{Endpoints: p.cluster.Endpoints()}, p.prefix)
+	defer func() { assert.NoError(b, e.Close()) }()
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("k"), uint64(i)<<10) }
+	for from := 0; from < keys; from += atOnce {
+		var c kv.Change
+		for i := range atOnce {
+			c.Puts = append(c.Puts, kv.Item{Key: key(from + i)})
+		}
+		v, err := e.View(b.Context())
+		require.NoError(b, err)
+		require.NoError(b, v.Commit(b.Context(), c))
+	}
+	for name, prepare := range map[string]func(){"near": func() {}, "whole": e.Forget} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				prepare()
+				v, err := e.View(b.Context())
+				require.NoError(b, err)
+				answers, err := v.Read(b.Context(), kv.Range{From: key(0), To: []byte("l"), Limit: 100})
+				require.NoError(b, err)
+				require.Len(b, answers[0], 100)
+			}
+		})
 	}
 }
