@@ -120,7 +120,8 @@ func (v *view) Read(ctx context.Context, ask ...kv.Range) ([][]kv.Item, error) {
 	return answers, ctx.Err()
 }
 
-// read makes one request of ranges. If the view has begun, it asks any member: what was committed at a revision is the same on each of them.
+// read makes one request of ranges. If the view has begun, the member that is asked answers alone: what was committed at a revision is the same on each of
+// them.
 func (v *view) read(ctx context.Context, ask []kv.Range) ([][]kv.Item, error) {
 	r, err := v.request(ctx, v.revision > 0, ask)
 	if errors.Is(err, rpctypes.ErrFutureRev) { // the member is behind
@@ -138,7 +139,7 @@ func (v *view) read(ctx context.Context, ask []kv.Range) ([][]kv.Item, error) {
 	return v.engine.answers(r, ask), nil
 }
 
-// request asks for ranges. If it is local, the member that gets it answers without the others.
+// request asks for ranges. If it is local, the member does not ask the others.
 func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clientv3.TxnResponse, err error) {
 	options := []clientv3.OpOption{clientv3.WithRev(v.revision)}
 	if local {

@@ -107,7 +107,7 @@ func connect(config clientv3.Config, prefix string) *Engine {
 	config.MaxUnaryRetries = 1 // how often a request is made
 	config.MaxCallSendMsgSize = max(config.MaxCallSendMsgSize, largestRequest)
 	config.MaxCallRecvMsgSize = math.MaxInt32
-	config.DialTimeout = cmp.Or(config.DialTimeout, 5*time.Second)
+	config.DialTimeout = cmp.Or(config.DialTimeout, 2*time.Second)
 	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
 	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 3*time.Second)
 	config.Logger = cmp.Or(config.Logger, zap.NewNop())
