@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/etcd"
@@ -247,6 +250,32 @@ func TestLargeCommits(t *testing.T) {
 		assert.ErrorContains(t, err, "--max-txn-ops 20000 --max-request-bytes 33554432")
 	}
 	require.NoError(t, p.remove(t.Context()))
+}
+
+// If the answer to a commit is lost, it is in doubt, also if the error says that it was cancelled: etcd's client would send it again by itself.
+func TestCommitWhoseAnswerIsLostIsInDoubt(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
+		p, err := newPlace()
+		require.NoError(t, err)
+		sent := 0
+		lose := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			if err := invoke(ctx, method, req, reply, cc, options...); err != nil {
+				return err
+			}
+			sent++
+			return status.Error(code, "lost")
+		}
+		e := etcd.Connect(clientv3.Config{Endpoints: p.cluster.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(lose)}}, p.prefix)
+		c := put("k", "1")
+		c.Guards = []kv.Item{{Key: []byte("k")}}
+		err = view(t, e).Commit(t.Context(), c)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, kv.ErrConflict, code)
+		require.NotErrorIs(t, err, kv.ErrNothing, code)
+		assert.Equal(t, 1, sent, code)
+		assert.NotZero(t, version(t, engineAt(t, p), "k"), code)
+		require.NoError(t, e.Close())
+	}
 }
 
 // After its revision was compacted, a view ends.

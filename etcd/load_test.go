@@ -33,6 +33,7 @@ type load struct {
 
 	mu       sync.Mutex // guards what follows
 	idle     bool       // producers make no more jobs
+	maybe    int        // jobs whose Enqueue is in doubt
 	enqueued map[int64]bool
 	given    map[contract.Lease]bool
 	ended    map[int64]int // how often an Ack of the job was answered with ok
@@ -134,6 +135,9 @@ func (l *load) produce(ctx context.Context, s *kv.Store) bool {
 	one := contract.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{"to":"ada@example.org"}`), MaxRetries: 1000}
 	added, err := s.Enqueue(ctx, contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{one}, batch)})
 	l.mu.Lock()
+	if errors.Is(err, contract.ErrInDoubt) {
+		l.maybe += batch
+	}
 	for _, j := range added {
 		if l.enqueued[j.ID] {
 			l.wrong = append(l.wrong, fmt.Sprintf("the id %d was given twice", j.ID))
@@ -252,6 +256,10 @@ func (l *load) finish(what string) {
 	for id, times := range l.ended {
 		assert.Equal(l.t, 1, times, "how often job %d succeeded", id)
 	}
+	counts, err := l.stores[0].Count(ctx, contract.Filter{})
+	require.NoError(l.t, err)
+	require.Len(l.t, counts.Queues, 1)
+	assert.LessOrEqual(l.t, int(counts.Queues[0].Jobs[contract.Succeeded]), len(ids)+l.maybe, "jobs that nobody has enqueued")
 	assert.Zero(l.t, lost, "jobs whose Enqueue was answered, and which have not succeeded")
 	figures.Print(l.t, "%s: %d jobs, %d acks and %d leases were answered, %d jobs lost; failed calls: %d in doubt, %d with nothing applied",
 		what, len(ids), len(l.ended), len(l.given), lost, l.failed["in doubt"], l.failed["unavailable"])
