@@ -158,7 +158,7 @@ func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clie
 
 // get returns the request for a range.
 func (e *Engine) get(r kv.Range, options []clientv3.OpOption) clientv3.Op {
-	options = options[:len(options):len(options)]
+	options = slices.Clip(options)
 	if r.To != nil {
 		options = append(options, clientv3.WithRange(e.item(r.To)), clientv3.WithLimit(int64(r.Limit)))
 	}

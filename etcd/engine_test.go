@@ -46,10 +46,10 @@ func read(t *testing.T, v kv.View, r kv.Range) (list []string) {
 	return list
 }
 
-// version returns that of a key, 0 if there is none.
-func version(t *testing.T, e kv.Engine, key string) uint64 {
+// version returns that of the key k, 0 if there is none.
+func version(t *testing.T, e kv.Engine) uint64 {
 	t.Helper()
-	answers, err := view(t, e).Read(t.Context(), kv.Range{From: []byte(key)})
+	answers, err := view(t, e).Read(t.Context(), kv.Range{From: []byte("k")})
 	require.NoError(t, err)
 	if len(answers[0]) == 0 {
 		return 0
@@ -125,7 +125,7 @@ func TestViewStaysAtItsFirstRead(t *testing.T) {
 func TestGuards(t *testing.T) {
 	e := engine(t)
 	commit(t, e, put("k", "same"))
-	first := version(t, e, "k")
+	first := version(t, e)
 	guarded := func(key string, version uint64) kv.Change {
 		c := put("written", "by "+key)
 		c.Guards = []kv.Item{{Key: []byte(key), Version: version}}
@@ -137,7 +137,7 @@ func TestGuards(t *testing.T) {
 	require.ErrorIs(t, view(t, e).Commit(t.Context(), guarded("absent", first)), kv.ErrConflict)
 
 	commit(t, e, put("k", "same"))
-	second := version(t, e, "k")
+	second := version(t, e)
 	assert.NotEqual(t, first, second, "the value stayed the same, and the version must not")
 	require.ErrorIs(t, view(t, e).Commit(t.Context(), guarded("k", first)), kv.ErrConflict)
 
@@ -273,7 +273,7 @@ func TestCommitWhoseAnswerIsLostIsInDoubt(t *testing.T) {
 		require.NotErrorIs(t, err, kv.ErrConflict, code)
 		require.NotErrorIs(t, err, kv.ErrNothing, code)
 		assert.Equal(t, 1, sent, code)
-		assert.NotZero(t, version(t, engineAt(t, p), "k"), code)
+		assert.NotZero(t, version(t, engineAt(t, p)), code)
 		require.NoError(t, e.Close())
 	}
 }
@@ -364,7 +364,7 @@ func TestContextsThatHaveEnded(t *testing.T) {
 	err = v.Commit(ctx, put("k", "1"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, kv.ErrNothing)
-	assert.Zero(t, version(t, e, "k"))
+	assert.Zero(t, version(t, e))
 }
 
 // heardPatience bounds how long a test waits for a watch.

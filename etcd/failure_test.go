@@ -25,7 +25,7 @@ import (
 const (
 	// longestOutage bounds the time without service while the members elect another leader.
 	longestOutage = 5 * time.Second
-	// calls that are answered before and after each failure
+	// calls is how many are answered before and after each failure.
 	calls = 100
 )
 
@@ -51,7 +51,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
-		l.serves(calls)
+		l.serves()
 		leader, err := c.Leader(t.Context())
 		require.NoError(t, err)
 		l.without()
@@ -59,13 +59,13 @@ func TestLeaderIsKilled(t *testing.T) {
 		_, err = c.Leader(t.Context(), others(c, leader)...)
 		require.NoError(t, err)
 		elected := l.since()
-		l.serves(calls)
+		l.serves()
 		figures.Print(t, "kill %d of the leader: %v without service, another leader after %v", i+1, l.outage(), elected)
 		assert.Less(t, l.outage(), longestOutage)
 		require.NoError(t, c.Revive(leader))
 		require.NoError(t, c.Ready(t.Context()))
 	}
-	l.serves(calls)
+	l.serves()
 	l.finish("leader killed")
 }
 
@@ -73,13 +73,13 @@ func TestFollowerIsKilled(t *testing.T) {
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
-		l.serves(calls)
+		l.serves()
 		leader, err := c.Leader(t.Context())
 		require.NoError(t, err)
 		follower := others(c, leader)[0]
 		l.without()
 		require.NoError(t, c.Kill(follower))
-		l.serves(calls)
+		l.serves()
 		figures.Print(t, "kill %d of a follower: %v without service", i+1, l.outage())
 		assert.Less(t, l.outage(), longestOutage)
 		require.NoError(t, c.Revive(follower))
@@ -93,7 +93,7 @@ func TestAllMembersAreKilled(t *testing.T) {
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
-		l.serves(calls)
+		l.serves()
 		l.without()
 		require.NoError(t, c.Kill(0, 1, 2))
 		after := l.count()
@@ -107,7 +107,7 @@ func TestAllMembersAreKilled(t *testing.T) {
 		require.NoError(t, c.Ready(t.Context()))
 		figures.Print(t, "kill %d of all members: ready %v after their start", i+1, time.Since(began).Round(10*time.Millisecond))
 	}
-	l.serves(calls)
+	l.serves()
 	l.finish("all members killed")
 }
 
@@ -116,7 +116,7 @@ func TestLeaderIsStopped(t *testing.T) {
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
-		l.serves(calls)
+		l.serves()
 		leader, err := c.Leader(t.Context())
 		require.NoError(t, err)
 		l.without()
@@ -124,13 +124,13 @@ func TestLeaderIsStopped(t *testing.T) {
 		_, err = c.Leader(t.Context(), others(c, leader)...)
 		require.NoError(t, err)
 		elected := l.since()
-		l.serves(calls)
+		l.serves()
 		figures.Print(t, "stop %d of the leader: %v without service, another leader after %v", i+1, l.outage(), elected)
 		assert.Less(t, l.outage(), longestOutage)
 		require.NoError(t, c.Resume(leader))
 		require.NoError(t, c.Ready(t.Context()))
 	}
-	l.serves(calls)
+	l.serves()
 	l.finish("leader stopped")
 }
 

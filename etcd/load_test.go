@@ -184,8 +184,8 @@ func (l *load) recover(ctx context.Context, s *kv.Store) bool {
 	return true
 }
 
-// serves waits until so many more calls were answered.
-func (l *load) serves(calls int) {
+// serves waits until some more calls were answered.
+func (l *load) serves() {
 	l.t.Helper()
 	until := l.count() + calls
 	l.await("calls are answered", func() bool { return l.count() >= until })

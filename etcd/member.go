@@ -67,7 +67,7 @@ func (m *members) leave(of member) {
 }
 
 // failed looks at an error of a member, and leaves it if it may be the reason. A caller who gave up soon is no reason.
-func (m *members) failed(of member, ctx context.Context, err error, began time.Time) {
+func (m *members) failed(ctx context.Context, of member, err error, began time.Time) {
 	if !refused(err) && (!errors.Is(ctx.Err(), context.Canceled) || time.Since(began) > firstPatience) {
 		m.leave(of)
 	}
@@ -141,7 +141,7 @@ func (m *members) once(ctx context.Context, wait time.Duration, request func(con
 	if err == nil {
 		return nil
 	}
-	m.failed(of, ctx, err, began)
+	m.failed(ctx, of, err, began)
 	if ctx.Err() == nil && limited.Err() != nil {
 		return fmt.Errorf("%s %w for %v", of.Endpoints()[0], errSilent, wait)
 	}
