@@ -16,23 +16,9 @@ import (
 	"github.com/seed-ed332417/jq/kv"
 )
 
-// excluded is what no store of the kit does, as in the kit's own tests.
-var excluded = func() map[string]string {
-	const (
-		noTx    = "a caller's transaction is one of SQL, and etcd has none"
-		noKeys  = "the kit keeps limit keys for people and filters, and has no index that a limit for each of them needs"
-		noWaits = "the kit keeps no waits"
-	)
-	return map[string]string{
-		"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
-		"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
-		"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys, "Notify/FollowsRoomOfAKeyInOrder": noKeys,
-	}
-}()
-
 // The suite on three members, which do not wait for their disks.
 func TestConformance(t *testing.T) {
-	jqtest.Run(t, jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	jqtest.Run(t, jqtest.Adapter{Exclude: jqtest.KVExclusions(), New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		return newInstance(ctx, func(ctx context.Context, p *place) (contract.Store, error) {
 			e, err := p.connect()
 			if err != nil {
@@ -49,7 +35,7 @@ func TestConformanceOfSeveralStores(t *testing.T) {
 		noClock = "each store keeps its own latest time, like stores in several processes without a clock in common"
 		noRoom  = "a store tells of room under a limit in its own process: servers elsewhere find it when they look"
 	)
-	exclude := maps.Clone(excluded)
+	exclude := jqtest.KVExclusions()
 	maps.Copy(exclude, map[string]string{
 		"Time/NowStandsStillWhileTheClockIsBehindALittle": noClock, "Time/FollowsToTheMicrosecond": noClock, "Ahead/ByWhenItWasGivenToTheMicrosecond": noClock,
 		"Ahead/LeaseOfAClockThatWasAheadRunsFromNow": noClock, // a store that has not seen the clock ahead looks for such leases within 30 s of real time
@@ -59,7 +45,7 @@ func TestConformanceOfSeveralStores(t *testing.T) {
 }
 
 func TestHistoriesOnSeveralStores(t *testing.T) {
-	jqtest.Linear(t, jqtest.Adapter{New: newSpread, Exclude: excluded}, 100)
+	jqtest.Linear(t, jqtest.Adapter{New: newSpread, Exclude: jqtest.KVExclusions()}, 100)
 }
 
 func newSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
