@@ -161,7 +161,7 @@ func TestWorkersStopWhenTheyMayHaveLostTheirLease(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			changed := strings.NewReplacer(
-				"LEASE = 30", "LEASE = 1", "lease = 30;", "lease = 1;",
+				"LEASE = 30", "LEASE = 3", "lease = 30;", "lease = 3;",
 				`return {"echo"`, `time.sleep(600); return {"echo"`, "return { echo", "await setTimeout(600_000); return { echo",
 			).Replace(string(text))
 			folder := t.TempDir()
