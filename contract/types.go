@@ -74,7 +74,7 @@ type (
 	//	NAck(ctx context.Context, nacks []NAck) ([]Outcome, error)
 	Writer = store.Writer
 
-	// A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx. For a transaction of pgx, there is jqpgx.Tx.
+	// A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx.
 	//
 	// Its methods, with the first sentence of each:
 	//

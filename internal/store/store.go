@@ -326,7 +326,7 @@ type Writer interface {
 	NAck(ctx context.Context, nacks []NAck) ([]Outcome, error)
 }
 
-// A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx. For a transaction of pgx, there is jqpgx.Tx.
+// A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
