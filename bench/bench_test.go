@@ -59,7 +59,7 @@ func TestGoalsAboutJQAlonePileUp(t *testing.T) {
 	before := report.Goal{ID: "P12", Work: "as it was"}
 	require.NoError(t, report.WriteGoals(file, []report.Goal{before, {ID: "P10", Work: "out of date"}}))
 	var out, errs strings.Builder
-	args := []string{"--alone", "--goals", "P8,P9,P10,P15,R91,R95", "--more", file, "--rounds", "2", "--jobs", "10", "--duration", "100ms"}
+	args := []string{"--alone", "--goals", "P8,P9,P10,P15,R91,R95", "--more", file, "--rounds", "2", "--jobs", "10", "--duration", "300ms"}
 	require.NoError(t, run(t.Context(), args, &out, &errs), "what was said:\n%s", &errs)
 	goals, err := report.ReadGoals(file)
 	require.NoError(t, err)
