@@ -48,6 +48,19 @@ func others(c *etcdtest.Cluster, than int) (list []int) {
 }
 
 func TestLeaderIsKilled(t *testing.T) {
+	leaderFails(t, "kill",
+		func(c *etcdtest.Cluster, leader int) error { return c.Kill(leader) },
+		func(c *etcdtest.Cluster, leader int) error { return c.Revive(leader) })
+}
+
+// A leader that stops is replaced. When it goes on, it does no harm.
+func TestLeaderIsStopped(t *testing.T) {
+	leaderFails(t, "stop", (*etcdtest.Cluster).Pause, (*etcdtest.Cluster).Resume)
+}
+
+// leaderFails lets leaders fail and come back, and looks whether others take over in time.
+func leaderFails(t *testing.T, how string, fail, mend func(c *etcdtest.Cluster, leader int) error) {
+	t.Helper()
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
@@ -55,18 +68,18 @@ func TestLeaderIsKilled(t *testing.T) {
 		leader, err := c.Leader(t.Context())
 		require.NoError(t, err)
 		l.without()
-		require.NoError(t, c.Kill(leader))
+		require.NoError(t, fail(c, leader))
 		_, err = c.Leader(t.Context(), others(c, leader)...)
 		require.NoError(t, err)
 		elected := l.since()
 		l.serves()
-		figures.Print(t, "kill %d of the leader: %v without service, another leader after %v", i+1, l.outage(), elected)
+		figures.Print(t, "%s %d of the leader: %v without service, another leader after %v", how, i+1, l.outage(), elected)
 		assert.Less(t, l.outage(), longestOutage)
-		require.NoError(t, c.Revive(leader))
+		require.NoError(t, mend(c, leader))
 		require.NoError(t, c.Ready(t.Context()))
 	}
 	l.serves()
-	l.finish("leader killed")
+	l.finish("leader, " + how)
 }
 
 func TestFollowerIsKilled(t *testing.T) {
@@ -109,29 +122,6 @@ func TestAllMembersAreKilled(t *testing.T) {
 	}
 	l.serves()
 	l.finish("all members killed")
-}
-
-// A leader that stops is replaced. When it goes on, it does no harm.
-func TestLeaderIsStopped(t *testing.T) {
-	c := start(t, etcdtest.Options{})
-	l := begin(t, c)
-	for i := range times(t) {
-		l.serves()
-		leader, err := c.Leader(t.Context())
-		require.NoError(t, err)
-		l.without()
-		require.NoError(t, c.Pause(leader))
-		_, err = c.Leader(t.Context(), others(c, leader)...)
-		require.NoError(t, err)
-		elected := l.since()
-		l.serves()
-		figures.Print(t, "stop %d of the leader: %v without service, another leader after %v", i+1, l.outage(), elected)
-		assert.Less(t, l.outage(), longestOutage)
-		require.NoError(t, c.Resume(leader))
-		require.NoError(t, c.Ready(t.Context()))
-	}
-	l.serves()
-	l.finish("leader stopped")
 }
 
 // A leader that was stopped during an election does not answer with what it knew before.
