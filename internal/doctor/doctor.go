@@ -45,7 +45,7 @@ type examination struct {
 	counts        store.Counts
 	before, after time.Time // the local time before and after the store counted
 	listed        map[string]store.Queue
-	holders       map[string]bool // workers with jobs in flight
+	busy          map[string]bool // workers with jobs in flight
 	keys          keys
 	found         []store.Finding
 }
@@ -67,7 +67,7 @@ func (e *examination) clocks() error {
 
 // leases finds expired leases that no server recovers. It also notes the limit keys and the workers of the jobs in flight.
 func (e *examination) leases() error {
-	e.holders = map[string]bool{}
+	e.busy = map[string]bool{}
 	var expired int64
 	var oldest store.Job
 	filter := store.Filter{States: []store.State{store.InFlight}}
@@ -78,7 +78,7 @@ func (e *examination) leases() error {
 		}
 		for _, j := range part.Jobs {
 			e.keys.note(j, e.listed[j.Queue].Policy)
-			e.holders[j.Worker] = true
+			e.busy[j.Worker] = true
 			if e.counts.Now.Sub(j.LeaseExpiresAt) < overdue {
 				continue
 			}

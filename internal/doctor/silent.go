@@ -31,7 +31,7 @@ func (e *examination) missed(registry store.Registry, silent []store.Worker) ([]
 	var names []string
 	for _, w := range silent {
 		left := slices.ContainsFunc(w.Queues, func(q string) bool { return alone[q] })
-		if !alive || left || e.holders[w.Name] {
+		if !alive || left || e.busy[w.Name] {
 			names = append(names, w.Name)
 		}
 	}
