@@ -16,6 +16,12 @@
 // No key is written by every call, and no counter is read and written by every call: two calls conflict only if they are about the same job, unique key,
 // request key, or queue with a limit. Ids come from [Engine.Tickets].
 //
+// # Several processes
+//
+// If the engine is a [Watcher], several processes may use it, and the jobs of a queue stand in 16 shards. Claims of several processes on one queue would all
+// take its first jobs, and conflict. So for a second after claims have met, each store takes jobs of a shard of its own first, and of others if that has too
+// few: among jobs of the same priority, later ones may come earlier, by some seconds. A higher priority still comes first, and no job is left out.
+//
 // # What is left out
 //
 // The time is that of each process. If several processes use one engine, their clocks must agree: a lease ends by the clock of

@@ -94,7 +94,7 @@ func (t *txn) decodeJob(raw []byte) *job {
 	if j.State == contract.InFlight && j.Token <= contract.Floor(t.meta.Ended) { // Fence has ended its lease
 		j.Token = contract.NextToken(j.Token, t.meta.Ended)
 	}
-	j.Epoch, j.place, j.expires = t.meta.Epoch, placeOf(j), expiryOf(j)
+	j.Epoch, j.place, j.expires = t.meta.Epoch, placeOf(j, t.s.shards), expiryOf(j)
 	return j
 }
 
@@ -150,12 +150,23 @@ func (t *txn) save(j *job) {
 	if j.place.key != "" && table(j.place.key[0]) == leases && j.State != contract.InFlight && j.room {
 		t.woken[contract.Wakeup{Queue: j.Queue}] = true // there is room
 	}
-	t.move(&j.place, placeOf(j))
+	t.move(&j.place, placeOf(j, t.s.shards))
+	t.use(j)
 	t.move(&j.expires, expiryOf(j))
 	t.put(key(rows, number(j.ID)), row{j.Record, j.apart, j.kept, j.room})
 	if j.Claimable(t.now) {
 		t.added[j.Queue] = true
 	}
+}
+
+// use notes that the line of a waiting job is in use. All calls that are under way conflict with the first one that does.
+func (t *txn) use(j *job) {
+	l, waits := lineOfJob(j)
+	if !waits || t.meta.Lines&(1<<l.bit()) != 0 {
+		return
+	}
+	t.meta.Lines |= 1 << l.bit()
+	t.put(key(metas), t.meta)
 }
 
 // saveDocument writes a document that is new and too long for the row to a key of its own. One that is not in the record stays as it is.

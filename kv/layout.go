@@ -22,7 +22,7 @@ const (
 	attempts  table = 'h' // id, token: an attempt; the latest one is in the row instead
 	newest    table = 'i' // inverted id: none. An index of the jobs, the latest first
 	ofQueue   table = 'o' // queue, NUL, id: none. An index of the jobs by queue
-	waiting   table = 'w' // queue, NUL, lane, priority, due time, id: what a claim must know of a job that can be claimed when it is due; see the type waits
+	waiting   table = 'w' // queue, NUL, lane, priority, shard, due time, id: what a claim must know of a job that can be claimed when it is due; see the type waits
 	expiries  table = 'x' // ExpiresAt, id: none. An index of waiting jobs that expire
 	leases    table = 'l' // end, id: the length of the lease, a number, and the queue. An index of jobs in flight
 	uniques   table = 'u' // unique key: its holder
@@ -95,9 +95,46 @@ const (
 	fresh   lane = 'f'
 )
 
-// line returns the prefix of the keys of jobs that wait in one queue, lane and priority. A higher priority sorts first.
-func line(queue string, l lane, priority int) []byte {
-	return key(waiting, []byte(queue), []byte{0, byte(l), byte(contract.MaxPriority - priority)})
+// A line is a lane with a priority, as part of a key. A higher priority sorts first.
+type line [2]byte
+
+func lineOf(l lane, priority int) line { return line{byte(l), byte(contract.MaxPriority - priority)} }
+
+// bit returns the line's place in the order of a claim: 19 lines of retries, then 19 of fresh jobs.
+func (l line) bit() int {
+	if lane(l[0]) == fresh {
+		return priorities + int(l[1])
+	}
+	return int(l[1])
+}
+
+const priorities = contract.MaxPriority - contract.MinPriority + 1
+
+// Lines are a set of lines, each by its bit.
+type lines uint64
+
+// of returns the lines of a lane in the order of a claim.
+func (s lines) of(l lane) (list []line) {
+	for p := contract.MaxPriority; p >= contract.MinPriority; p-- {
+		if one := lineOf(l, p); s&(1<<one.bit()) != 0 {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// On an engine that several processes share, the jobs of a line stand in shards, by a hash of their ids, so that stores that claim at once can keep out
+// of each other's way. One store needs no more than one shard, and so reads less for a claim.
+const (
+	sharedShards = 16
+	golden       = 0x9E3779B97F4A7C15 // 2⁶⁴ divided by the golden ratio: ids that follow each other get different shards
+)
+
+func shardOf(id int64, shards int) byte { return byte(uint64(id) * golden >> 32 % uint64(shards)) }
+
+// inShard returns the prefix of the keys of jobs that wait in one queue, line and shard.
+func inShard(queue string, l line, shard byte) []byte {
+	return key(waiting, []byte(queue), []byte{0, l[0], l[1], shard})
 }
 
 // A waits is what a claim must know of a waiting job before it reads the row. Its value has both numbers, the second as a moment.
@@ -138,18 +175,26 @@ func expiryOf(j *job) entry {
 	return entry{key: string(key(expiries, moment(j.ExpiresAt()), number(j.ID)))}
 }
 
-// placeOf returns the entry where the job belongs by its phase, or none.
-func placeOf(j *job) entry {
-	at := append(moment(j.Next()), number(j.ID)...)
-	w := waits{j.weight(), j.ExpiresAt()}
+// lineOfJob returns where a job waits, and false if it does not.
+func lineOfJob(j *job) (line, bool) {
 	switch j.Phase() {
 	case contract.Ready:
-		return entry{string(append(line(j.Queue, fresh, j.Priority), at...)), string(w.encode())}
+		return lineOf(fresh, j.Priority), true
 	case contract.Retrying:
-		return entry{string(append(line(j.Queue, retries, j.Priority), at...)), string(w.encode())}
-	case contract.InFlight:
-		return entry{string(key(leases, at)), string(number(int64(j.LeaseFor))) + j.Queue}
+		return lineOf(retries, j.Priority), true
 	default:
-		return entry{}
+		return line{}, false
 	}
+}
+
+// placeOf returns the entry where the job belongs by its phase, or none.
+func placeOf(j *job, shards int) entry {
+	at := append(moment(j.Next()), number(j.ID)...)
+	if l, is := lineOfJob(j); is {
+		return entry{string(append(inShard(j.Queue, l, shardOf(j.ID, shards)), at...)), string(waits{j.weight(), j.ExpiresAt()}.encode())}
+	}
+	if j.State == contract.InFlight {
+		return entry{string(key(leases, at)), string(number(int64(j.LeaseFor))) + j.Queue}
+	}
+	return entry{}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -21,50 +20,40 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// headsAtOnce is how many entries of each line OldestDue reads first. More are read only if all of these have expired. And queuesAtOnce is of how
-// many queues it reads them in one trip.
+// rangesAtOnce is of how many heads OldestDue reads in one trip, and headsAtOnce how many entries of each. More are read only if all of these have
+// expired.
 const (
-	headsAtOnce  = 4
-	queuesAtOnce = 50
+	rangesAtOnce = 2000
+	headsAtOnce  = 2
 )
 
-// OldestDue returns the queues from which a claim could take a job, each with the earliest due time of its jobs. It reads the heads of the lines of
-// each queue that has waiting jobs, and takes a trip for each such queue and one for the heads of every 50.
+// OldestDue returns the queues from which a claim could take a job, each with the earliest due time of its jobs. It takes a trip for each queue
+// that has waiting jobs, and one for the heads of several.
 func (s *Store) OldestDue(ctx context.Context) (contract.Due, error) {
 	return call(ctx, s, nil, ask{}, func(t *txn) contract.Due {
 		found := contract.Due{Now: t.now}
-		for names := range slices.Chunk(t.queuesIn(waiting), queuesAtOnce) {
-			found.Queues = append(found.Queues, t.oldestOf(names)...)
+		known := append(t.meta.Lines.of(retries), t.meta.Lines.of(fresh)...)
+		for names := range slices.Chunk(t.queuesIn(waiting), max(1, rangesAtOnce/s.shards/max(1, len(known)))) {
+			found.Queues = append(found.Queues, t.oldestOf(names, known)...)
 		}
 		return found
 	})
 }
 
-func (t *txn) oldestOf(names []string) (due []contract.QueueDue) {
+func (t *txn) oldestOf(names []string, known []line) (due []contract.QueueDue) {
 	var asked []Range
 	for _, name := range names {
-		asked = append(asked, lines(contract.ClaimRequest{Queue: name, Limit: headsAtOnce}, t.now)...)
+		for _, l := range known {
+			asked = append(asked, t.s.headsOf(name, l, t.now, func(int) int { return headsAtOnce })...)
+		}
 	}
-	heads, each := t.scan(asked...), len(asked)/len(names)
+	found, each := headed(asked, t.scan(asked...)), len(known)*t.s.shards
 	for i, name := range names {
-		if oldest := t.oldest(asked[i*each:(i+1)*each], heads[i*each:(i+1)*each]); !oldest.IsZero() {
-			due = append(due, contract.QueueDue{Queue: name, OldestDue: oldest})
+		if first := t.earliest(found[i*each : (i+1)*each]); first != nil {
+			due = append(due, contract.QueueDue{Queue: name, OldestDue: dueOf(first.items[0].Key)})
 		}
 	}
 	return due
-}
-
-// oldest returns the earliest due time in the lines, or zero.
-func (t *txn) oldest(asked []Range, heads [][]Item) (oldest time.Time) {
-	for i, r := range asked {
-		for item := range t.claimable(r, heads[i]) {
-			if due := dueOf(item.Key); oldest.IsZero() || due.Before(oldest) {
-				oldest = due
-			}
-			break
-		}
-	}
-	return oldest
 }
 
 // queuesIn returns the queues that a table has keys of, which begin with their names. It takes a trip for each queue, and none for each key.

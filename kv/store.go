@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -41,6 +42,9 @@ type Store struct {
 	present  contract.Present
 	hub      wake.Hub
 	turns    turns
+	crowds   crowds
+	shards   int           // of each line; see meta
+	lines    atomic.Uint64 // the latest known lines in use
 	watch    watch
 
 	mu     sync.Mutex // guards closed, and that no call begins after it is set
@@ -125,6 +129,8 @@ func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }
 type meta struct {
 	Layout int   // of the keys; see layout
 	Epoch  int64 // see Fence
+	Shards int   // of each line; see sharedShards
+	Lines  lines // of all queues that had a job ever. The others are empty
 	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
 }
 
@@ -133,8 +139,13 @@ func (s *Store) prepare(ctx context.Context) error {
 	_, err := call(ctx, s, nil, ask{}, func(t *txn) struct{} {
 		switch t.meta.Layout {
 		case layout:
+			s.shards = t.meta.Shards
 		case 0:
-			t.put(key(metas), meta{Layout: layout})
+			s.shards = 1
+			if _, shared := s.engine.(Watcher); shared {
+				s.shards = sharedShards
+			}
+			t.put(key(metas), meta{Layout: layout, Shards: s.shards})
 		default:
 			t.fail(fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use a later one", t.meta.Layout, layout))
 		}

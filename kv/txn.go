@@ -171,6 +171,7 @@ func (t *txn) begin(first ask) {
 	}
 	t.first = answers[len(keys):]
 	t.meta, _ = get[meta](t, key(metas))
+	t.s.lines.Store(uint64(t.meta.Lines))
 }
 
 // note remembers what was read of a key.

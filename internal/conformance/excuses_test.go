@@ -17,6 +17,7 @@ var unproved = map[string]string{
 	"Stores that keep claiming and recovering must find a job that is claimable after such a change, or a lease that has expired, within 30 seconds.":                                                             behindItsBack,
 	"If one round of the store's own sweep through everything that waits takes longer, they must find it within one round.":                                                                                       behindItsBack,
 	"FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are stored.":                                                                                         "the sum of what follows",
+	"If the adapter says so, claims take jobs of the same lane and priority in another order for a second after claims of several processes have met.": severalProcesses,
 	"ErrDenied: the caller may not do this, and nothing was applied.":                                                                                                                                             "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
 	"Repeating the call does not help until somebody has granted the right.":                                                                                                                                      "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
 	"Close releases everything that the store holds.":                                                                                                                                                             "memory and files are not seen from outside: the adapters' own tests look",
@@ -41,6 +42,8 @@ var unproved = map[string]string{
 	"Now asks a store for its time: it counts no jobs, and returns the time of that count.":                          "a function of package store, tested there",
 	"Missing names the optional abilities that the store does not have, so that a program can report their absence.": "a function of package store, tested there",
 }
+
+const severalProcesses = "needs several processes: the kit's own tests open several stores, and other stores never do it"
 
 const behindItsBack = "needs a way around the store, and another server: the Postgres adapter's own tests have both; the other adapters remember no places"
 

@@ -46,7 +46,8 @@ type Store interface {
 	// A claim fills two lanes: retries, which are the retrying jobs, and fresh jobs, which are the ready ones. It takes up to
 	// RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that
 	// are left. In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a
-	// smaller id. A lane ends before the first job that would raise the total size of the lane's documents above
+	// smaller id. If the adapter says so, claims take jobs of the same lane and priority in another order for a second after claims of
+	// several processes have met. A lane ends before the first job that would raise the total size of the lane's documents above
 	// MaxAnswerBytes. The answer lists the retries before the fresh jobs.
 	//
 	// If the queue's policy sets MaxInFlight, a claim takes at most as many jobs as that number is greater than that of the queue's

@@ -1,0 +1,178 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"time"
+)
+
+// A head is the first jobs of a shard of a line.
+type head struct {
+	items []Item // that were read
+	rest  Range  // what follows, or nothing if its limit is zero
+}
+
+// headsOf returns the ranges of the heads of a line, each of a number of jobs.
+func (s *Store) headsOf(queue string, l line, now time.Time, wide func(shard int) int) (asked []Range) {
+	for shard := range s.shards {
+		asked = append(asked, upTo(inShard(queue, l, byte(shard)), now, wide(shard)))
+	}
+	return asked
+}
+
+// headed returns the heads of which the ranges have been read.
+func headed(asked []Range, answers [][]Item) []*head {
+	heads := make([]*head, len(asked))
+	for i := range heads {
+		heads[i] = &head{rest: asked[i]}
+		heads[i].add(answers[i])
+	}
+	return heads
+}
+
+// add adds what was read of the rest.
+func (h *head) add(items []Item) {
+	h.items = items
+	if len(items) < h.rest.Limit {
+		h.rest = Range{}
+	} else if len(items) > 0 {
+		h.rest.From = append(bytes.Clone(items[len(items)-1].Key), 0)
+	}
+}
+
+// take removes the first entry.
+func (h *head) take() Item {
+	item := h.items[0]
+	h.items = h.items[1:]
+	return item
+}
+
+// ready passes over jobs that can not be claimed, and reports whether there is one that can. It reads more if it has to: if jobs that have
+// expired, and are not settled yet, stand before the others, or if so many jobs of the shard are claimed.
+func (t *txn) ready(h *head) bool {
+	for t.look() {
+		if len(h.items) == 0 {
+			if h.rest.Limit == 0 {
+				return false
+			}
+			h.rest.Limit = max(h.rest.Limit, chunk)
+			h.add(t.scan(h.rest)[0])
+			continue
+		}
+		item := h.items[0]
+		w, ok := decodeWaits(item.Value)
+		if !ok {
+			t.fail(fmt.Errorf("%w: job %d waits without saying how long it is", errDamaged, lastNumber(item.Key)))
+		}
+		if (w.expires.IsZero() || w.expires.After(t.now)) && !dueOf(item.Key).After(t.now) {
+			return t.err == nil
+		}
+		h.take()
+	}
+	return false
+}
+
+// weightOf returns the size of a waiting job, by its entry.
+func weightOf(item Item) int {
+	w, _ := decodeWaits(item.Value)
+	return w.weight
+}
+
+// earliest returns the head whose first job is due first, or nil.
+func (t *txn) earliest(heads []*head) (first *head) {
+	for _, h := range heads {
+		if t.ready(h) && (first == nil || byDue(h.items[0], first.items[0]) < 0) {
+			first = h
+		}
+	}
+	return first
+}
+
+// A choice is what a try of a claim reads to choose from.
+type choice struct {
+	s     *Store
+	queue string
+	limit int
+	tries int
+	own   *own             // nil if the store is alone
+	known lines            // in use
+	asked []Range          // of the first trip
+	heads map[line][]*head // by shard
+}
+
+// begin returns what the first trip asks for: the heads of the lines that were in use the last time.
+func (c *choice) begin(now time.Time) []Range {
+	c.tries++
+	c.own = c.s.crowds.own(c.queue, now, c.tries > 1)
+	c.known = lines(c.s.lines.Load())
+	c.asked = c.ranges(c.known, now)
+	return c.asked
+}
+
+func (c *choice) lines(of lines) []line { return append(of.of(retries), of.of(fresh)...) }
+
+func (c *choice) ranges(of lines, now time.Time) (asked []Range) {
+	for _, l := range c.lines(of) {
+		asked = append(asked, c.s.headsOf(c.queue, l, now, c.width)...)
+	}
+	return asked
+}
+
+// width returns how many jobs of each line to read of a shard: all that are needed, and most likely enough to choose the first ones of all shards.
+func (c *choice) width(shard int) int {
+	if c.own != nil && !c.own.must() {
+		if shard == c.own.shard {
+			return c.limit
+		}
+		return 1
+	}
+	if c.s.shards == 1 {
+		return c.limit
+	}
+	fair := float64(c.limit) / float64(c.s.shards)
+	return min(c.limit, int(fair+3*math.Sqrt(fair))+1)
+}
+
+// read makes heads of what the first trip has read, and reads those of lines that are in use since.
+func (c *choice) read(t *txn) {
+	c.heads = map[line][]*head{}
+	c.note(c.known, headed(c.asked, t.first))
+	if since := t.meta.Lines &^ c.known; since != 0 {
+		asked := c.ranges(since, t.now)
+		c.note(since, headed(asked, t.scan(asked...)))
+		c.known |= since
+	}
+	if c.own != nil {
+		c.own.look(c.heads, t.now)
+	}
+}
+
+func (c *choice) note(of lines, heads []*head) {
+	for i, l := range c.lines(of) {
+		c.heads[l] = heads[i*c.s.shards : (i+1)*c.s.shards]
+	}
+}
+
+// takeFirst lets the claim take the first jobs of all shards.
+func (c *choice) takeFirst() {
+	c.own = nil
+	c.s.crowds.forget(c.queue)
+}
+
+// next returns the head of a line from which the next job is taken, or nil.
+func (c *choice) next(t *txn, l line) *head {
+	heads := c.heads[l]
+	if c.own == nil {
+		return t.earliest(heads)
+	}
+	if c.own.must() {
+		c.own.move(t, heads)
+	}
+	for i := range heads {
+		if h := heads[(c.own.shard+i)%len(heads)]; t.ready(h) {
+			return h
+		}
+	}
+	return nil
+}
