@@ -4,7 +4,6 @@ package etcd_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"testing"
 
@@ -16,18 +15,22 @@ import (
 	"github.com/seed-ed332417/jq/kv"
 )
 
+// engines has a prefix of its own for each.
+var engines = jqtest.EngineAdapter{New: func(context.Context) (*jqtest.EnginePlace, error) {
+	p, err := newPlace()
+	if err != nil {
+		return nil, err
+	}
+	return &jqtest.EnginePlace{
+		Open:   func(context.Context) (kv.Engine, error) { return p.connect() },
+		Remove: func() error { return p.remove(context.Background()) },
+	}, nil
+}}
+
+func TestEngine(t *testing.T) { jqtest.Engine(t, engines) }
+
 // The suite on three members, which do not wait for their disks.
-func TestConformance(t *testing.T) {
-	jqtest.Run(t, jqtest.Adapter{Exclude: jqtest.KVExclusions(), New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
-		return newInstance(ctx, func(ctx context.Context, p *place) (contract.Store, error) {
-			e, err := p.connect()
-			if err != nil {
-				return nil, err
-			}
-			return kv.Open(ctx, e, &kv.Options{Clock: clk})
-		})
-	}})
-}
+func TestConformance(t *testing.T) { jqtest.Run(t, jqtest.EngineStores(engines)) }
 
 // The cases on three stores, each of which makes every third call, to a member of its own.
 func TestConformanceOfSeveralStores(t *testing.T) {
@@ -49,33 +52,11 @@ func TestHistoriesOnSeveralStores(t *testing.T) {
 }
 
 func newSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
-	return newInstance(ctx, func(ctx context.Context, p *place) (contract.Store, error) {
-		if p.engines == 0 {
-			p.engines = 1 // each at a member of its own
-		}
-		return spread.Open(ctx, 3, clk, p.connect)
-	})
-}
-
-// newInstance opens a store at an empty place.
-func newInstance(ctx context.Context, open func(context.Context, *place) (contract.Store, error)) (*jqtest.Instance, error) {
 	p, err := newPlace()
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &jqtest.Instance{
-		Store: s,
-		Reopen: func(ctx context.Context) (contract.Store, error) {
-			if err := s.Close(); err != nil {
-				return nil, err
-			}
-			s, err = open(ctx, p)
-			return s, err
-		},
-		Remove: func() error { return errors.Join(s.Close(), p.remove(context.Background())) },
-	}, nil
+	p.engines = 1 // each at a member of its own
+	open := func(ctx context.Context) (contract.Store, error) { return spread.Open(ctx, 3, clk, p.connect) }
+	return jqtest.Reopened(ctx, open, func() error { return p.remove(context.Background()) })
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/linear"
+	"github.com/seed-ed332417/jq/internal/enginetest"
 	"github.com/seed-ed332417/jq/internal/race"
+	"github.com/seed-ed332417/jq/internal/spread"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
@@ -27,6 +29,8 @@ type fault struct {
 	by     string // the group, histories, or overlap
 	engine func(db *memkv.DB) *odd
 	own    bool // each store has an engine with the fault of its own
+
+	ofAStore bool // only with the keys of a store. The other faults must be noticed by the cases of an engine by itself too
 }
 
 const (
@@ -38,7 +42,7 @@ var faults = map[string]fault{
 	"NoGuards": {breaks: "Guards must be checked", by: histories, engine: func(*memkv.DB) *odd {
 		return changing(func(c kv.Change) kv.Change { c.Guards = nil; return c })
 	}},
-	"RowsAreNotGuarded": {breaks: "a guarded key has changed", by: histories, engine: func(*memkv.DB) *odd {
+	"RowsAreNotGuarded": {breaks: "a guarded key has changed", by: histories, ofAStore: true, engine: func(*memkv.DB) *odd {
 		return changing(func(c kv.Change) kv.Change { return without(c, func(g kv.Item) bool { return g.Key[0] == 'j' }) })
 	}},
 	"WhatAppearsIsNoConflict": {breaks: "also because the key was added", by: histories, engine: func(*memkv.DB) *odd {
@@ -256,12 +260,12 @@ func falling(db *memkv.DB) *odd {
 	}}
 }
 
-// adapterOf has one store or several on an engine with the fault.
-func adapterOf(f fault, stores int) conformance.Adapter {
-	return conformance.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+// engines has engines with the fault.
+func (f fault) engines() jqtest.EngineAdapter {
+	return enginesOf(func() func() kv.Engine {
 		db := memkv.New()
 		broken := f.engine(db)
-		connect := func() kv.Engine {
+		return func() kv.Engine {
 			o := *broken // shares what the fault remembers
 			if f.own {
 				o = *f.engine(db)
@@ -277,12 +281,19 @@ func adapterOf(f fault, stores int) conformance.Adapter {
 				}
 				return commit(ctx, v, c)
 			}
-			return &o
+			return &shared{&o}
 		}
-		if stores == 1 {
-			return instanceOf(ctx, clk, connect)
+	})
+}
+
+// stores has several stores on engines with the fault.
+func (f fault) stores() jqtest.Adapter {
+	return jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+		place, err := f.engines().New(ctx)
+		if err != nil {
+			return nil, err
 		}
-		s, err := openSeveral(ctx, stores, clk, connect)
+		s, err := spread.Open(ctx, 3, clk, func() (kv.Engine, error) { return place.Open(ctx) })
 		if err != nil {
 			return nil, err
 		}
@@ -298,8 +309,11 @@ func TestBrokenEnginesAreNoticed(t *testing.T) {
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if !f.ofAStore {
+				assert.NotEmpty(t, f.noticedAlone(t), "no case of an engine by itself notices: %s", f.breaks)
+			}
 			if f.by == histories {
-				report, err := linear.Check(t.Context(), adapterOf(f, 3), linear.Options{Histories: 400, PerStore: 4})
+				report, err := linear.Check(t.Context(), f.stores(), linear.Options{Histories: 400, PerStore: 4})
 				var violation *linear.Violation
 				assert.ErrorAs(t, err, &violation, "no history of %d notices: %s", report.Histories, f.breaks)
 				t.Logf("%s: noticed by history %d: %s", f.breaks, report.Histories, firstLine(err))
@@ -331,9 +345,20 @@ func killerOf(t *testing.T, f fault) string {
 		if !strings.HasPrefix(k.Name, f.by+"/") {
 			continue
 		}
-		if r := conformance.Run(t.Context(), adapterOf(f, 1), k); r.Failed {
+		if r := conformance.Run(t.Context(), jqtest.EngineStores(f.engines()), k); r.Failed {
 			return fmt.Sprintf("%s: %s", k.Name, r.Log[0])
 		}
 	}
 	return ""
+}
+
+// noticedAlone returns the cases of an engine by itself that fail on one with the fault.
+func (f fault) noticedAlone(t *testing.T) (names []string) {
+	t.Helper()
+	for _, k := range enginetest.Cases() {
+		if k.Run(t.Context(), f.engines()) != nil {
+			names = append(names, k.Name)
+		}
+	}
+	return names
 }

@@ -297,9 +297,9 @@ func TestViewThatEndsDuringAList(t *testing.T) {
 
 // Histories on an engine whose views end, and whose commits conflict, without a reason.
 func TestHistoriesWithViewsThatEnd(t *testing.T) {
-	adapter := jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	adapter := jqtest.EngineStores(enginesOf(func() func() kv.Engine {
 		ends := once(10)
-		return instanceOf(ctx, clk, memkvEngine(&odd{
+		return memkvEngine(&odd{
 			read: func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
 				if ends.now() {
 					return nil, kv.ErrConflict
@@ -312,17 +312,17 @@ func TestHistoriesWithViewsThatEnd(t *testing.T) {
 				}
 				return v.Commit(ctx, c)
 			},
-		}))
-	}}
+		})
+	}))
 	jqtest.Linear(t, adapter, 50)
 }
 
 // Histories on an engine that says of some commits, applied or not, that it does not know.
 func TestHistoriesWithCommitsInDoubt(t *testing.T) {
 	errLost := errors.New("the answer was lost")
-	adapter := jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	adapter := jqtest.EngineStores(enginesOf(func() func() kv.Engine {
 		lost, applied := once(40), once(2)
-		return instanceOf(ctx, clk, memkvEngine(&odd{commit: func(ctx context.Context, v kv.View, c kv.Change) error {
+		return memkvEngine(&odd{commit: func(ctx context.Context, v kv.View, c kv.Change) error {
 			if !lost.now() {
 				return v.Commit(ctx, c)
 			}
@@ -332,8 +332,8 @@ func TestHistoriesWithCommitsInDoubt(t *testing.T) {
 				}
 			}
 			return errLost
-		}}))
-	}}
+		}})
+	}))
 	jqtest.Linear(t, adapter, 50)
 }
 

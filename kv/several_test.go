@@ -45,21 +45,7 @@ func TestHistoriesOnSeveralStores(t *testing.T) {
 
 func newSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 	db := memkv.New()
-	s, err := openSeveral(ctx, 3, clk, db.Connect)
-	if err != nil {
-		return nil, err
-	}
-	return &jqtest.Instance{
-		Store: s,
-		Reopen: func(ctx context.Context) (contract.Store, error) {
-			if err := s.Close(); err != nil {
-				return nil, err
-			}
-			s, err = openSeveral(ctx, 3, clk, db.Connect)
-			return s, err
-		},
-		Remove: func() error { return s.Close() },
-	}, nil
+	return jqtest.Reopened(ctx, func(ctx context.Context) (contract.Store, error) { return openSeveral(ctx, 3, clk, db.Connect) }, nil)
 }
 
 // Stores that know nothing of each other claim, finish and lose the same jobs at once. Each pair of id and token is given once, and each job

@@ -38,6 +38,14 @@ func Open(ctx context.Context, path string, options *Options) (*kv.Store, error)
 	if err := ctx.Err(); err != nil {
 		return nil, openError(path, err)
 	}
+	e, err := openEngine(path, options)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return kv.Open(ctx, e, &kv.Options{Clock: options.Clock, MaxLease: options.MaxLease, Logger: options.Logger})
+}
+
+func openEngine(path string, options *Options) (*engine, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		Timeout:      lockPatience,
 		FreelistType: bolt.FreelistMapType,
@@ -46,14 +54,14 @@ func Open(ctx context.Context, path string, options *Options) (*kv.Store, error)
 		OpenFile:     options.openFile,
 	})
 	if err != nil {
-		return nil, openError(path, err)
+		return nil, err
 	}
 	e := &engine{db: db, turn: make(chan struct{}, 1)}
 	if err := e.prepare(); err != nil {
 		_ = db.Close() // the first error says more
-		return nil, openError(path, err)
+		return nil, err
 	}
-	return kv.Open(ctx, e, &kv.Options{Clock: options.Clock, MaxLease: options.MaxLease, Logger: options.Logger})
+	return e, nil
 }
 
 // lockPatience is how long Open waits for another process to release the file.

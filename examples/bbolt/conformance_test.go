@@ -1,53 +1,24 @@
-package bbolt_test
+package bbolt
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/benbjohnson/clock"
-
-	"github.com/seed-ed332417/jq/contract"
-	"github.com/seed-ed332417/jq/examples/bbolt"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/kv"
 )
 
-func TestConformance(t *testing.T) {
-	a := jqtest.Adapter{
-		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
-			return newInstance(ctx, t.TempDir(), clk)
-		},
-		Exclude: jqtest.KVExclusions(),
-	}
-	jqtest.Run(t, a)
-}
+func TestEngine(t *testing.T) { jqtest.Engine(t, engines(t)) }
 
-// newInstance creates an empty store in the folder. The cases do not test loss of power, so commits need no sync.
-func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.Instance, error) {
-	path := filepath.Join(folder, "jobs.bolt")
-	open := func(ctx context.Context) (*kv.Store, error) {
-		return bbolt.Open(ctx, path, &bbolt.Options{Clock: clk, NoSync: true})
-	}
-	s, err := open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &jqtest.Instance{
-		Store: s,
-		Reopen: func(ctx context.Context) (contract.Store, error) {
-			if err := s.Close(); err != nil {
-				return nil, err
-			}
-			s, err = open(ctx)
-			return s, err
-		},
-		Remove: func() error {
-			if err := s.Close(); err != nil {
-				return err
-			}
-			return os.RemoveAll(folder)
-		},
-	}, nil
+func TestConformance(t *testing.T) { jqtest.Run(t, jqtest.EngineStores(engines(t))) }
+
+// engines keeps each in a file of its own. The cases do not test loss of power, so commits need no sync.
+func engines(t *testing.T) jqtest.EngineAdapter {
+	return jqtest.EngineAdapter{New: func(context.Context) (*jqtest.EnginePlace, error) {
+		path := filepath.Join(t.TempDir(), "jobs.bolt")
+		return &jqtest.EnginePlace{Open: func(context.Context) (kv.Engine, error) {
+			return openEngine(path, &Options{NoSync: true})
+		}}, nil
+	}}
 }

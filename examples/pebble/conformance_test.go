@@ -2,48 +2,25 @@ package jqpebble
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"log/slog"
 	"testing"
 
-	"github.com/benbjohnson/clock"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/kv"
 )
 
-func TestConformance(t *testing.T) {
-	jqtest.Run(t, jqtest.Adapter{
-		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
-			return newInstance(ctx, t.TempDir(), clk)
-		},
-		Exclude: jqtest.KVExclusions(),
-	})
-}
+func TestEngine(t *testing.T) { jqtest.Engine(t, engines(t)) }
 
-func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.Instance, error) {
-	open := func(ctx context.Context) (*kv.Store, error) {
-		return Open(ctx, filepath.Join(folder, "jobs"), &kv.Options{Clock: clk})
-	}
-	s, err := open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &jqtest.Instance{
-		Store: s,
-		Reopen: func(ctx context.Context) (contract.Store, error) {
-			if err := s.Close(); err != nil {
-				return nil, err
-			}
-			s, err = open(ctx)
-			return s, err
-		},
-		Remove: func() error {
-			if err := s.Close(); err != nil {
-				return err
-			}
-			return os.RemoveAll(folder)
-		},
-	}, nil
+func TestConformance(t *testing.T) { jqtest.Run(t, jqtest.EngineStores(engines(t))) }
+
+// engines keeps each in a folder of its own.
+func engines(t *testing.T) jqtest.EngineAdapter {
+	return jqtest.EngineAdapter{New: func(context.Context) (*jqtest.EnginePlace, error) {
+		folder := t.TempDir()
+		return &jqtest.EnginePlace{Open: func(context.Context) (kv.Engine, error) {
+			return openEngine(folder, vfs.Default, slog.Default())
+		}}, nil
+	}}
 }
