@@ -201,7 +201,7 @@ func TestJobOfAKilledWorkerIsFinishedByAnother(t *testing.T) {
 		require.Error(t, a.Wait())
 
 		b := startWorker(t, "B", place, schema)
-		b.says("expired leases recovered", "count=1")
+		b.says("expired leases recovered", "count=1", fmt.Sprintf("jobs=[%d]", id))
 		b.says("started 3")
 		b.goOn()
 		j := succeeded(t, s, id)

@@ -143,6 +143,9 @@ func (s *Server) probe() bool {
 	return err == nil
 }
 
+// recoveredNamed is how many recovered jobs a line of the log names at most.
+const recoveredNamed = 5
+
 // recoverBatch makes one recovery call. It gives up the call before leases of live workers can have expired: otherwise a call that hangs
 // through an outage would end those leases when it finally arrives.
 func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([]store.Recovered, error) {
@@ -162,12 +165,16 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 		s.tally.Recovered(list)
 		s.failures.recovered(list)
 		dead := 0
+		var first []int64
 		for _, r := range list {
 			if r.Next.IsZero() {
 				dead++
 			}
+			if len(first) < recoveredNamed {
+				first = append(first, r.ID)
+			}
 		}
-		s.log.Warn("jq: expired leases recovered", "count", len(list), "retried", len(list)-dead, "dead", dead)
+		s.log.Warn("jq: expired leases recovered", "count", len(list), "retried", len(list)-dead, "dead", dead, "jobs", first)
 	}
 	return list, nil
 }
