@@ -35,7 +35,7 @@ func TestConformanceNamesTheSentenceThatWasBroken(t *testing.T) {
 	require.NoError(t, a.out.Flush())
 	assert.Contains(t, out.String(), "FAIL  Finish/")
 	assert.Contains(t, out.String(), `the contract says: "`)
-	assert.Regexp(t, `\n  cases_\w+\.go:\d+: `, out.String(), "the line of the case")
+	assert.Regexp(t, `\n  internal/conformance/cases_\w+\.go:\d+: `, out.String(), "the line of the case")
 	assert.Regexp(t, `the calls on the store, from the 1. of \d+:\n +Enqueue \{Jobs:`, out.String())
 	assert.Regexp(t, `\n[1-9]\d* cases passed, [1-9]\d* failed, `, out.String())
 }

@@ -170,6 +170,7 @@ func prove(ctx context.Context, tb testing.TB, a Adapter, k Case) (hung bool) {
 		tb.Errorf("ended only with its context: %v", context.Cause(ctx))
 	}
 	if tb.Failed() {
+		tb.Logf("the case begins at %s", k.place())
 		tb.Logf("the contract says: %q", k.Sentence)
 		c.calls.Show(tb)
 	}

@@ -2,9 +2,12 @@ package conformance
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -51,14 +54,29 @@ func (r *record) lines() []string {
 	return slices.Clone(r.log)
 }
 
-// caller is the line of the case that a finding comes from: the first one outside this file and that of [C].
+// caller is the line of the case that a finding comes from: the first one outside this file, that of [C], and the Go runtime, which a panic goes through.
 func caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		frame, more := frames.Next()
-		if name := filepath.Base(frame.File); name != "record.go" && name != "c.go" || !more {
-			return fmt.Sprintf("%s:%d", name, frame.Line)
+		name := filepath.Base(frame.File)
+		if passed := name == "record.go" || name == "c.go" || strings.HasPrefix(frame.Function, "runtime."); !passed || !more {
+			return placeOf(frame)
 		}
 	}
+}
+
+// place is the line on which the case begins.
+func (k Case) place() string {
+	frame, _ := runtime.CallersFrames([]uintptr{reflect.ValueOf(k.Run).Pointer() + 1}).Next() // of a return address, it would take the line before
+	return placeOf(frame)
+}
+
+// placeOf names a line by its file in the module of jq, as in internal/conformance/cases_claim.go:20. Where the module lies is of no use to a reader elsewhere.
+func placeOf(frame runtime.Frame) string {
+	folder, function := path.Split(frame.Function)
+	name, _, _ := strings.Cut(function, ".")
+	folder = strings.TrimPrefix(folder, "github.com/seed-ed332417/jq/")
+	return fmt.Sprintf("%s:%d", path.Join(folder, strings.TrimSuffix(name, "_test"), filepath.Base(frame.File)), frame.Line)
 }

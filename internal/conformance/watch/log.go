@@ -40,6 +40,10 @@ func (l *Log) Show(tb testing.TB) {
 	tb.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.made == 0 {
+		tb.Logf("the case made no call on the store")
+		return
+	}
 	first := max(0, l.made-kept)
 	tb.Logf("the calls on the store, from the %d. of %d:", first+1, l.made)
 	for i := first; i < l.made; i++ {
