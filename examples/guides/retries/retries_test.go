@@ -115,6 +115,36 @@ func TestNoRetries(t *testing.T) {
 	assert.Equal(t, "the bank is down", last.Error)
 }
 
+// A server ends the lease of the first run while its handler works, as if its process had been asleep. What this run returns changes nothing.
+func TestLostLease(t *testing.T) {
+	for name, answer := range map[string]error{"which then succeeds": nil, "which then fails": errDown, "which then wants no retry": jq.Never(errNoCard)} {
+		t.Run(name, func(t *testing.T) {
+			store := jqtest.NewStore(t)
+			_, err := jq.NewClient(store, nil).Enqueue(t.Context(), Charge{"ada", 100}, exact)
+			require.NoError(t, err)
+			var handlers jq.Handlers
+			jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, _ Charge) error {
+				if run.Retries > 0 {
+					return nil
+				}
+				store.Advance(2 * time.Hour)
+				lost, err := store.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 1})
+				require.NoError(t, err)
+				require.Len(t, lost, 1)
+				require.ErrorIs(t, run.SaveCheckpoint(ctx, "paid"), jq.ErrStaleLease)
+				require.ErrorIs(t, context.Cause(ctx), jq.ErrLeaseLost)
+				return answer
+			})
+			ran := jqtest.Drain(t, store, &handlers, nil)
+			require.Len(t, ran, 2)
+			assert.Equal(t, jq.Retrying, ran[0].After.Phase())
+			assert.Equal(t, 1, ran[0].After.Retries, "the lost lease counts as a retry")
+			assert.Equal(t, 2*time.Hour+time.Minute, ran[1].At.Sub(jqtest.Epoch), "the backoff began when the lease was recovered")
+			assert.Equal(t, jq.Succeeded, ran[1].After.Phase())
+		})
+	}
+}
+
 func TestTwentyRetriesTakeAboutNineHours(t *testing.T) {
 	store := jqtest.NewStore(t)
 	_, err := jq.NewClient(store, nil).Enqueue(t.Context(), jq.Raw{Name: "plain", Document: []byte("{}")}, exact)
