@@ -7,21 +7,21 @@ import (
 
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/kv"
-	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
 
-// Two stores on the same keys, as two processes would have. This engine keeps them in memory.
+// Two stores on the same keys, as two processes would have. Here connect stands for what makes an engine, once for each store. Yours may be
+// etcd.New of the module github.com/seed-ed332417/jq/etcd, or an engine that you write: in jq's repository, the folders examples/pebble and examples/bbolt
+// have one each, for a single process.
 func Example() {
 	ctx := context.Background()
-	db := memkv.New()
-	producer, err := kv.Open(ctx, db.Connect(), nil)
-	if err != nil {
-		panic(err)
+	open := func() *kv.Store {
+		store, err := kv.Open(ctx, connect(), nil)
+		if err != nil {
+			panic(err)
+		}
+		return store
 	}
-	worker, err := kv.Open(ctx, db.Connect(), nil)
-	if err != nil {
-		panic(err)
-	}
+	producer, worker := open(), open()
 
 	job := contract.NewJob{Queue: "mail", Kind: "welcome", Payload: []byte(`{"name":"ada"}`)}
 	if _, err := producer.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{job}}); err != nil {
