@@ -2,7 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,29 +81,58 @@ func (a *app) list(cmd *cobra.Command, s jq.Store, filter jq.Filter, l listing) 
 // linesAligned is the number of table lines that are aligned together.
 const linesAligned = 1000
 
-// tableOfJobs returns a function that prints one job. Call it with nil after the last job.
+// tableOfJobs returns a function that prints one job. Call it with nil after the last job. The table has a column of limit keys from the lines on
+// among which one has a key.
 func (a *app) tableOfJobs() func(*jq.Job) error {
-	var table *tabwriter.Writer
-	lines := 0
+	t := tableOfJobs{out: a.out}
 	return func(j *jq.Job) error {
-		switch {
-		case j == nil && lines == 0:
-			_, err := fmt.Fprintln(a.out, "no jobs match")
-			return err
-		case j == nil:
-			return table.Flush()
-		case lines == 0:
-			table = newTable(a.out)
-			row(table, "job", "state", "queue", "kind", "attempts", "enqueued", "when", "error")
-		case lines%linesAligned == 0:
-			if err := table.Flush(); err != nil {
-				return err
-			}
+		if j != nil {
+			t.add(j)
 		}
-		lines++
-		row(table, j.ID, j.Phase(), j.Queue, j.Kind, j.Attempts, moment(j.EnqueuedAt), when(*j), cut(j.Error, 60))
+		if j == nil || len(t.lines) == linesAligned {
+			return t.flush(j == nil)
+		}
 		return nil
 	}
+}
+
+type tableOfJobs struct {
+	out           io.Writer
+	lines         [][]any // those that are not printed yet
+	keyed, headed bool    // one of the jobs had a limit key; a head with that column was printed
+	printed       bool    // there were lines before these
+}
+
+// keyColumn is where the limit keys stand, if they are shown.
+const keyColumn = 4
+
+func (t *tableOfJobs) add(j *jq.Job) {
+	t.keyed = t.keyed || j.LimitKey() != ""
+	t.lines = append(t.lines, []any{j.ID, j.Phase(), j.Queue, j.Kind, j.LimitKey(), j.Attempts, moment(j.EnqueuedAt), when(*j), cut(j.Error, 60)})
+}
+
+func (t *tableOfJobs) flush(last bool) error {
+	if last && len(t.lines) == 0 && !t.printed {
+		_, err := fmt.Fprintln(t.out, "no jobs match")
+		return err
+	}
+	table := newTable(t.out)
+	if len(t.lines) > 0 && (!t.printed || t.keyed && !t.headed) {
+		t.headed = t.keyed
+		t.row(table, []any{"job", "state", "queue", "kind", "limit key", "attempts", "enqueued", "when", "error"})
+	}
+	for _, line := range t.lines {
+		t.row(table, line)
+	}
+	t.lines, t.printed = t.lines[:0], true
+	return table.Flush()
+}
+
+func (t *tableOfJobs) row(table io.Writer, cells []any) {
+	if !t.keyed {
+		cells = slices.Delete(cells, keyColumn, keyColumn+1)
+	}
+	row(table, cells...)
 }
 
 // when returns the time of the job's next event, or when it finished.
