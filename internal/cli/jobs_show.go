@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/doctor"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -23,6 +24,8 @@ func (a *app) jobsShow() *cobra.Command {
 		Use:   "show ID",
 		Short: "show a job with its payload, result and attempts",
 		Long: "Show a job with its payload, result and attempts.\n\n" +
+			"For a due job, it also says what holds it back: its queue is paused or full, its limit key has no room, or an earlier job of its key\n" +
+			"goes first in an ordered queue.\n\n" +
 			"With --wait, the command first waits until the job has succeeded, is dead or is cancelled, and exits with 0 whichever it is.\n" +
 			"If the job goes on for longer, the command shows it as it is then, and exits with 1.\n\n" + phaseHelp,
 		Args: takes(1, 1, "the id of a job"),
@@ -44,7 +47,7 @@ func (a *app) jobsShow() *cobra.Command {
 			} else if err != nil {
 				return err
 			}
-			if err := a.show(s, job, asJSON); err != nil {
+			if err := a.show(cmd.Context(), s, job, asJSON); err != nil {
 				return err
 			}
 			if wait > 0 && !job.Terminal() {
@@ -69,7 +72,7 @@ func getAfter(ctx context.Context, s jq.Store, id int64, wait time.Duration) (jq
 	return s.Get(ctx, id)
 }
 
-func (a *app) show(s jq.Store, job jq.JobDetail, asJSON bool) error {
+func (a *app) show(ctx context.Context, s jq.Store, job jq.JobDetail, asJSON bool) error {
 	if asJSON {
 		detail := wire.DetailOf(job)
 		detail.Redacted = redacted(s)
@@ -78,10 +81,15 @@ func (a *app) show(s jq.Store, job jq.JobDetail, asJSON bool) error {
 			Phase jq.State `json:"phase"`
 		}{detail, job.Phase()})
 	}
+	reasons, err := doctor.HeldBack(ctx, s, job.Job)
+	if err != nil && !errors.Is(err, jq.ErrDenied) { // a producer sees a job, but neither the others nor their queue
+		return err
+	}
 	if err := a.showJob(job.Job); err != nil {
 		return err
 	}
 	a.showWaits(job)
+	a.showReasons(reasons)
 	a.showDocuments(job.Job)
 	if redacted(s) {
 		fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")
@@ -128,6 +136,17 @@ func (a *app) showWaits(j jq.JobDetail) {
 	fmt.Fprintln(a.out, "\nwaits for:")
 	for _, w := range j.Waits {
 		fmt.Fprintf(a.out, "  %s\n", printable(waitingText(w, j.State == jq.Blocked)))
+	}
+}
+
+// showReasons says what holds back a due job.
+func (a *app) showReasons(reasons []string) {
+	if len(reasons) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nheld back:")
+	for _, reason := range reasons {
+		fmt.Fprintf(a.out, "  %s\n", printable(reason))
 	}
 }
 

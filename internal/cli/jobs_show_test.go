@@ -91,3 +91,40 @@ func TestWaitsOverHTTP(t *testing.T) {
 	assert.Equal(t, "0 job 1: cancelled\n", do("jobs", "cancel", "1"))
 	assert.Contains(t, do("jobs", "show", "2"), "\nerror:\n  job 1, which it needs, was cancelled\n")
 }
+
+// A due job that claims pass over says what holds it back, on a store and through a server.
+func TestShowSaysWhatHoldsADueJobBack(t *testing.T) {
+	s := jqtest.NewStore(t)
+	ctx := t.Context()
+	_, err := s.SetPolicy(ctx, "devices", contract.Policy{Ordered: true})
+	require.NoError(t, err)
+	_, err = s.SetPolicy(ctx, "mail", contract.Policy{MaxPerKey: 1})
+	require.NoError(t, err)
+	for _, queue := range []string{"devices", "devices", "mail", "mail"} {
+		_, err := s.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`{}`), LimitKey: "acme\t1"}}})
+		require.NoError(t, err)
+	}
+	for _, queue := range []string{"devices", "mail"} {
+		_, err := s.FetchAndClaim(ctx, contract.ClaimRequest{Queue: queue, Limit: 9, Worker: "anna", TTL: time.Minute})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.SetPaused(ctx, "mail", true))
+
+	show := func(role httpapi.Role, id string) string {
+		url, secret := servedWith(t, s, role)
+		var out, stderr bytes.Buffer
+		require.Zero(t, run(ctx, []string{"jobq", "jobs", "show", id, "--server", url, "--token", secret}, quiet(&out, &stderr)), stderr.String())
+		return out.String()
+	}
+	assert.Contains(t, show(httpapi.Viewer, "2"), "\n\nheld back:\n"+
+		`  its queue devices is ordered, and job 1 of its limit key acme\t1 goes first: it has been in flight for 0s (worker anna)`+"\n\n")
+	assert.Contains(t, show(httpapi.Viewer, "4"), "\n\nheld back:\n  its queue mail is paused\n"+
+		`  its limit key acme\t1 has as many jobs in flight as its queue mail allows (1): job 3`+"\n\n")
+	assert.NotContains(t, show(httpapi.Viewer, "1"), "held back", "it is in flight")
+	assert.NotContains(t, show(httpapi.Producer, "4"), "held back", "a producer may not see other jobs")
+
+	require.NoError(t, s.SetPaused(ctx, "mail", false))
+	_, err = s.Cancel(ctx, contract.Filter{IDs: []int64{3}}, 1)
+	require.NoError(t, err)
+	assert.NotContains(t, show(httpapi.Viewer, "4"), "held back")
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -71,29 +72,41 @@ func (e *examination) leases() error {
 	var expired int64
 	var oldest store.Job
 	filter := store.Filter{States: []store.State{store.InFlight}}
-	for page := (store.Page{Limit: store.MaxItems}); ; {
-		part, err := e.store.List(e.ctx, filter, page)
-		if err != nil {
-			return err
+	err := e.each(filter, math.MaxInt, func(j store.Job) {
+		e.keys.note(j, e.listed[j.Queue].Policy)
+		e.busy[j.Worker] = true
+		if e.counts.Now.Sub(j.LeaseExpiresAt) < overdue {
+			return
 		}
-		for _, j := range part.Jobs {
-			e.keys.note(j, e.listed[j.Queue].Policy)
-			e.busy[j.Worker] = true
-			if e.counts.Now.Sub(j.LeaseExpiresAt) < overdue {
-				continue
-			}
-			if expired++; expired == 1 || j.LeaseExpiresAt.Before(oldest.LeaseExpiresAt) {
-				oldest = j
-			}
+		if expired++; expired == 1 || j.LeaseExpiresAt.Before(oldest.LeaseExpiresAt) {
+			oldest = j
 		}
-		if page.Cursor = part.Next; page.Cursor == "" {
-			break
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if expired > 0 {
 		e.add("unrecovered_leases", "run a server: every serve and every worker recovers leases unless told not to",
 			"the leases of %s in flight have expired, the oldest %v ago (job %d of worker %s): no server recovers them",
 			jobs(expired), e.counts.Now.Sub(oldest.LeaseExpiresAt).Round(time.Second), oldest.ID, oldest.Worker)
+	}
+	return nil
+}
+
+// each calls do for each job that matches, the newest first, in so many pages at most.
+func (e *examination) each(filter store.Filter, most int, do func(store.Job)) error {
+	page := store.Page{Limit: store.MaxItems}
+	for range most {
+		part, err := e.store.List(e.ctx, filter, page)
+		if err != nil {
+			return err
+		}
+		for _, j := range part.Jobs {
+			do(j)
+		}
+		if page.Cursor = part.Next; page.Cursor == "" {
+			break
+		}
 	}
 	return nil
 }

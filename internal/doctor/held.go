@@ -53,21 +53,13 @@ func (e *examination) heldKeys(q store.QueueCount) (oldest bool, err error) {
 func (e *examination) suspects(queue string) ([]store.Job, error) {
 	first := map[string]store.Job{}
 	for _, state := range []store.State{store.Blocked, store.Retrying, store.Ready} {
-		filter := store.Filter{Queue: queue, States: []store.State{state}}
-		page := store.Page{Limit: store.MaxItems}
-		for range mostPages {
-			part, err := e.store.List(e.ctx, filter, page)
-			if err != nil {
-				return nil, err
+		err := e.each(store.Filter{Queue: queue, States: []store.State{state}}, mostPages, func(j store.Job) {
+			if has, found := first[j.LimitKey()]; e.standstill(j) != "" && (!found || j.ID < has.ID) {
+				first[j.LimitKey()] = j
 			}
-			for _, j := range part.Jobs {
-				if has, found := first[j.LimitKey()]; e.standstill(j) != "" && (!found || j.ID < has.ID) {
-					first[j.LimitKey()] = j
-				}
-			}
-			if page.Cursor = part.Next; page.Cursor == "" {
-				break
-			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	delete(first, "")
