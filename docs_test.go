@@ -122,3 +122,41 @@ func anchors(text string) map[string]bool {
 	}
 	return names
 }
+
+// The README names the versions of the peers that are run, as the modules of bench and of the examples have them.
+func TestREADMENamesTheVersionsThatAreRun(t *testing.T) {
+	t.Parallel()
+	readme := pages(t)["README.md"]
+	for _, k := range []struct{ file, version, said string }{
+		{"bench/go.mod", `riverqueue/river (v\S+)`, "River "},
+		{"examples/migrate/go.mod", `riverqueue/river (v\S+)`, "River "},
+		{"bench/go.mod", `hibiken/asynq (v\S+)`, "asynq "},
+		{"examples/migrate/go.mod", `hibiken/asynq (v\S+)`, "asynq "},
+		{"bench/internal/site/npm/package.json", `"pg-boss": "(\S+)"`, "pg-boss "},
+	} {
+		text, err := os.ReadFile(filepath.FromSlash(k.file))
+		require.NoError(t, err)
+		found := regexp.MustCompile(k.version).FindSubmatch(text)
+		require.NotNil(t, found, k.file)
+		assert.Contains(t, readme, k.said+string(found[1]), k.file)
+	}
+}
+
+// A layer that has run once is named as such, because its figures are those of one run.
+func TestLayersThatHaveRunOnceAreNamed(t *testing.T) {
+	t.Parallel()
+	page := pages(t)["docs/reliability.md"]
+	_, said, found := strings.Cut(page, "The layer ")
+	require.True(t, found)
+	said, _, found = strings.Cut(said, "have run once")
+	require.True(t, found)
+	once := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|.*\b1 run,`).FindAllStringSubmatch(page, -1) {
+		once++
+		named := strings.Contains(said, row[1]) ||
+			strings.HasPrefix(row[1], "schedules") && strings.Contains(said, "both layers of schedules") ||
+			strings.HasPrefix(row[1], "attack") && strings.Contains(said, "both attacks")
+		assert.True(t, named, row[1])
+	}
+	assert.NotZero(t, once)
+}
