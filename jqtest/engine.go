@@ -19,6 +19,11 @@ import (
 //
 //	// New makes a place for keys, which has none.
 //	New func(ctx context.Context) (*EnginePlace, error)
+//
+// Its fields:
+//
+//	// New makes a place for keys, which has none.
+//	New func(ctx context.Context) (*EnginePlace, error)
 type EngineAdapter = enginetest.Adapter
 
 // An EnginePlace is where one engine keeps its keys.
