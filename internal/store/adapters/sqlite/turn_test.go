@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +80,7 @@ func TestStoppedProcessWithTheTurnIsNamed(t *testing.T) {
 	assert.Contains(t, err.Error(), fmt.Sprintf("process %d (holder work on %s) holds the turn to write for ", c.Process.Pid, host))
 	assert.Contains(t, err.Error(), fmt.Sprintf("it is stopped: let it go on (kill -CONT %d) or end it (kill -9 %[1]d)", c.Process.Pid))
 	assert.GreaterOrEqual(t, time.Since(begin), DefaultBusyTimeout)
+	assertPageShows(t, err, c.Process.Pid, host)
 	assert.Less(t, DefaultBusyTimeout, 30*time.Second/3, "a heartbeat of a lease by default is sooner answered than due again")
 
 	assert.Equal(t, int64(1), countIn(t, s, store.Ready), "readers go on")
@@ -94,6 +98,17 @@ func TestStoppedProcessWithTheTurnIsNamed(t *testing.T) {
 	require.NoError(t, c.Wait())
 	enqueue(t, s, 1)
 	assert.Equal(t, int64(3), countIn(t, s, store.Ready), "what was refused was not added later")
+}
+
+// assertPageShows compares an error with the one in the guide, as commands print it: there it is broken into lines.
+func assertPageShows(t *testing.T, err error, pid int, host string) {
+	t.Helper()
+	page, read := os.ReadFile("../../../../docs/guides/sqlite.md")
+	require.NoError(t, read)
+	said := strings.NewReplacer(strconv.Itoa(pid), "4711", "(holder work on "+host+")", "(jobq work on alpha)").Replace(strings.TrimPrefix(err.Error(), "jq: "))
+	said = regexp.MustCompile(`for [0-9.]+s,`).ReplaceAllString(said, "for 12.3s,")
+	blocks := strings.Split(strings.ReplaceAll(string(page), "\n", " "), " ``` ")
+	assert.Contains(t, blocks, said)
 }
 
 // short is a wait that tests can sit out.
