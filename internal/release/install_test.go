@@ -40,6 +40,31 @@ func main() {}
 	call(t, program, env, "go", "mod", "init", "example.org/program")
 	call(t, program, env, "go", "get", module+"/jqpgx@"+version)
 	call(t, program, env, "go", "build", ".")
+
+	// The guide of the first job begins in an empty folder. Its commands get the modules and build its program.
+	page, err := os.ReadFile("../../docs/guides/first-job.md")
+	require.NoError(t, err)
+	first := filepath.Join(work, "first")
+	require.NoError(t, os.Mkdir(first, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(first, "main.go"), []byte(block(t, string(page), "go")), 0o600))
+	call(t, first, env, "/bin/sh", "-e", "-c", block(t, string(page), "sh"))
+	for line := range strings.Lines(block(t, string(page), "console")) {
+		if command, is := strings.CutPrefix(line, "$ go "); is {
+			call(t, first, env, "/bin/sh", "-c", "go "+command)
+		}
+	}
+	assert.FileExists(t, filepath.Join(first, "firstjob"))
+
 	listed := call(t, program, env, "go", "list", "-m", module, module+"/jqpgx")
 	assert.Equal(t, module+" "+version+"\n"+module+"/jqpgx "+version+"\n", listed)
+}
+
+// block returns the first block of a page in the language.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	_, text, found := strings.Cut(page, "```"+language+"\n")
+	require.True(t, found, "the page has a block of %s", language)
+	text, _, found = strings.Cut(text, "```\n")
+	require.True(t, found)
+	return text
 }
