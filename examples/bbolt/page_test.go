@@ -1,4 +1,4 @@
-package bbolt_test
+package bbolt
 
 import (
 	"context"
