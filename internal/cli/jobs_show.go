@@ -81,15 +81,15 @@ func (a *app) show(ctx context.Context, s jq.Store, job jq.JobDetail, asJSON boo
 			Phase jq.State `json:"phase"`
 		}{detail, job.Phase()})
 	}
-	reasons, err := doctor.HeldBack(ctx, s, job.Job)
-	if err != nil && !errors.Is(err, jq.ErrDenied) { // a producer sees a job, but neither the others nor their queue
-		return err
-	}
+	reasons, unknown := doctor.HeldBack(ctx, s, job.Job)
 	if err := a.showJob(job.Job); err != nil {
 		return err
 	}
 	a.showWaits(job)
 	a.showReasons(reasons)
+	if unknown != nil && !errors.Is(unknown, jq.ErrDenied) { // a producer sees a job, but neither the others nor their queue
+		fmt.Fprintf(a.std.err, "it is not known whether something holds the job back: %s\n", printable(unknown.Error()))
+	}
 	a.showDocuments(job.Job)
 	if redacted(s) {
 		fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")

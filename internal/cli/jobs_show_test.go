@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -127,4 +128,26 @@ func TestShowSaysWhatHoldsADueJobBack(t *testing.T) {
 	_, err = s.Cancel(ctx, contract.Filter{IDs: []int64{3}}, 1)
 	require.NoError(t, err)
 	assert.NotContains(t, show(httpapi.Viewer, "4"), "held back")
+}
+
+// An unlisted store can read one job, and count, but lists none.
+type unlisted struct{ *jqtest.Store }
+
+func (unlisted) List(context.Context, contract.Filter, contract.Page) (contract.JobPage, error) {
+	return contract.JobPage{}, fmt.Errorf("%w: the disk is slow", contract.ErrUnavailable)
+}
+
+// A job is shown also if the others cannot be read.
+func TestShowNeedsNoOtherJobs(t *testing.T) {
+	s := unlisted{jqtest.NewStore(t)}
+	ctx := t.Context()
+	_, err := s.SetPolicy(ctx, "mail", contract.Policy{MaxPerKey: 1})
+	require.NoError(t, err)
+	_, err = s.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "mail", Kind: "k", Payload: []byte(`{}`), LimitKey: "acme"}}})
+	require.NoError(t, err)
+	url, secret := servedWith(t, s, httpapi.Viewer)
+	var out, stderr bytes.Buffer
+	require.Zero(t, run(ctx, []string{"jobq", "jobs", "show", "1", "--server", url, "--token", secret}, quiet(&out, &stderr)), stderr.String())
+	assert.Contains(t, out.String(), "job 1: ready\n")
+	assert.Contains(t, stderr.String(), "it is not known whether something holds the job back: ")
 }
