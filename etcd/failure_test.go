@@ -69,6 +69,7 @@ func leaderFails(t *testing.T, how string, fail, mend func(c *etcdtest.Cluster, 
 		require.NoError(t, err)
 		l.without()
 		require.NoError(t, fail(c, leader))
+		figures.Count(t, how+"s", 1)
 		_, err = c.Leader(t.Context(), others(c, leader)...)
 		require.NoError(t, err)
 		elected := l.since()
@@ -92,6 +93,7 @@ func TestFollowerIsKilled(t *testing.T) {
 		follower := others(c, leader)[0]
 		l.without()
 		require.NoError(t, c.Kill(follower))
+		figures.Count(t, "kills", 1)
 		l.serves()
 		figures.Print(t, "kill %d of a follower: %v without service", i+1, l.outage())
 		assert.Less(t, l.outage(), longestOutage)
@@ -109,6 +111,7 @@ func TestAllMembersAreKilled(t *testing.T) {
 		l.serves()
 		l.without()
 		require.NoError(t, c.Kill(0, 1, 2))
+		figures.Count(t, "kills", 3)
 		after := l.count()
 		select {
 		case <-time.After(2 * time.Second):
@@ -144,6 +147,7 @@ func TestStoppedLeaderDoesNotAnswerFromThePast(t *testing.T) {
 		commit(t, rest, put("k", "before"))
 		require.Equal(t, []string{"k=before"}, read(t, view(t, old), kv.Range{From: []byte("k")}))
 		require.NoError(t, c.Pause(leader))
+		figures.Count(t, "stops", 1)
 		_, err = c.Leader(t.Context(), others(c, leader)...)
 		require.NoError(t, err)
 		after := fmt.Sprint("after ", i)

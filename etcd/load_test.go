@@ -263,5 +263,6 @@ func (l *load) finish(what string) {
 	assert.Zero(l.t, lost, "jobs whose Enqueue was answered, and which have not succeeded")
 	figures.Print(l.t, "%s: %d jobs, %d acks and %d leases were answered, %d jobs lost; failed calls: %d in doubt, %d with nothing applied",
 		what, len(ids), len(l.ended), len(l.given), lost, l.failed["in doubt"], l.failed["unavailable"])
+	figures.Count(l.t, "jobs", len(ids))
 	figures.Count(l.t, figures.Lost, lost)
 }

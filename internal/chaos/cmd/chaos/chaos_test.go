@@ -84,7 +84,7 @@ func TestFailedRunIsKeptWithItsSeed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "faulty"), nil, 0o600))
 	printed, err := chaos(t, root, []layer{storm})
 	require.ErrorIs(t, err, errFound)
-	seed := regexp.MustCompile(`JQ_CHAOS_SEED=(\d+) JQ_TOY='a strong wind' go test ./\. `).FindStringSubmatch(err.Error())
+	seed := regexp.MustCompile(`JQ_CHAOS_SEED=(\d+) JQ_TOY='a strong wind' go -C \. test `).FindStringSubmatch(err.Error())
 	require.NotNil(t, seed, err.Error())
 	failures := kept(t, root).of(storm).Failures
 	require.Len(t, failures, 1, "the first failure ends it")

@@ -20,6 +20,7 @@ const (
 	storms   = "internal/chaos"
 	sqlite   = "internal/store/adapters/sqlite"
 	postgres = "internal/store/adapters/postgres"
+	etcd     = "etcd"
 )
 
 // seedVariable passes the seed to the tests.
@@ -44,6 +45,8 @@ var layers = []layer{
 	{"Postgres silent, its disk full", postgres, "^Test(Silen|FullDisk)", runs, 20, false, ""},
 	{"commits broken off", postgres, "^TestCommitThatWasBrokenOff", "commits broken off", 1000, false, ""},
 	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, ""},
+	{"members of etcd killed", etcd, "^Test(Leader|Follower|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10"},
+	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10"},
 	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
 	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
 	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
@@ -55,7 +58,7 @@ func (l layer) again() string { return fmt.Sprintf(`make chaos FLAGS="-layers '%
 
 // command returns the command that repeats one run of the layer.
 func (l layer) command(seed uint64) string {
-	text := fmt.Sprintf("go test ./%s -count=1 -timeout %v -run '%s'", l.folder, longest, l.tests)
+	text := fmt.Sprintf("go -C %s test -count=1 -timeout %v -run '%s'", l.folder, longest, l.tests)
 	if name, value, ok := strings.Cut(l.with, "="); ok {
 		text = fmt.Sprintf("%s='%s' %s", name, value, text)
 	}

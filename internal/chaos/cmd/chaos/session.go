@@ -165,8 +165,8 @@ func (s *session) build(ctx context.Context, folder string) (string, error) {
 		return s.binaries[folder], nil
 	}
 	binary := filepath.Join(s.scratch, strings.ReplaceAll(folder, "/", "_")+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary, "./"+folder)
-	cmd.Dir = s.root
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary)
+	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(folder)) // which may be in a module of its own
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the tests of %s: %w\n%s", folder, err, output)
 	}
