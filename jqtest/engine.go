@@ -15,11 +15,6 @@ import (
 
 // An EngineAdapter is a kind of engine of package kv, as its cases see it.
 //
-// Its field:
-//
-//	// New makes a place for keys, which has none.
-//	New func(ctx context.Context) (*EnginePlace, error)
-//
 // Its fields:
 //
 //	// New makes a place for keys, which has none.

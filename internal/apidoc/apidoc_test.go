@@ -32,7 +32,7 @@ var public = append(slices.Clone(packages), "jqprom", "jqotel", "kv")
 // internals are the packages whose types have aliases.
 var internals = []string{
 	storeFolder, "internal/store/adapters/memory", "internal/store/adapters/postgres", "internal/store/adapters/remote",
-	"internal/store/adapters/sqlite", "internal/server", "internal/conformance",
+	"internal/store/adapters/sqlite", "internal/server", "internal/conformance", "internal/enginetest",
 }
 
 func TestGeneratedCommentsAreUpToDate(t *testing.T) {
