@@ -110,10 +110,8 @@ func (c *choice) begin(now time.Time) []Range {
 	return c.asked
 }
 
-func (c *choice) lines(of lines) []line { return append(of.of(retries), of.of(fresh)...) }
-
 func (c *choice) ranges(of lines, now time.Time) (asked []Range) {
-	for _, l := range c.lines(of) {
+	for _, l := range of.all() {
 		asked = append(asked, c.s.headsOf(c.queue, l, now, c.width)...)
 	}
 	return asked
@@ -149,7 +147,7 @@ func (c *choice) read(t *txn) {
 }
 
 func (c *choice) note(of lines, heads []*head) {
-	for i, l := range c.lines(of) {
+	for i, l := range of.all() {
 		c.heads[l] = heads[i*c.s.shards : (i+1)*c.s.shards]
 	}
 }

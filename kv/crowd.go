@@ -49,7 +49,7 @@ func (c *crowds) own(queue string, now time.Time, conflict bool) *own {
 		delete(c.of, queue)
 		return nil
 	}
-	if now.Sub(o.moved) >= keptFor {
+	if !within(now, o.moved, keptFor) {
 		o.moved = time.Time{}
 	}
 	return o
@@ -74,7 +74,13 @@ func (c *crowds) forget(queue string) {
 	delete(c.of, queue)
 }
 
-func (o *own) lasts(now time.Time) bool { return now.Sub(o.met) < crowdedFor }
+func (o *own) lasts(now time.Time) bool { return within(now, o.met, crowdedFor) }
+
+// within reports whether so little time has passed. None has passed since a time that lies ahead, because the clock went back.
+func within(now, since time.Time, d time.Duration) bool {
+	passed := now.Sub(since)
+	return passed >= 0 && passed < d
+}
 
 // must reports whether it must move before it takes a job.
 func (o *own) must() bool { return o.moved.IsZero() }
@@ -95,12 +101,9 @@ func (o *own) move(t *txn, heads []*head) {
 
 // look finds out whether somebody else has taken jobs that this store has left.
 func (o *own) look(heads map[line][]*head, now time.Time) {
-	for l, left := range o.left {
-		for shard, key := range left {
-			if key == "" {
-				continue
-			}
-			if h := heads[l][shard]; len(h.items) == 0 || bytes.Compare(h.items[0].Key, []byte(key)) > 0 {
+	for l, of := range heads {
+		for shard, key := range o.left[l] {
+			if items := of[shard].items; key != "" && (len(items) == 0 || bytes.Compare(items[0].Key, []byte(key)) > 0) {
 				o.met = now
 			}
 		}

@@ -209,3 +209,13 @@ func TestStoresUnderALimitTakeTheFirstJobs(t *testing.T) {
 	ids := c.waiting()
 	assert.Equal(t, ids[:5], c.claim(store, 5))
 }
+
+// A store whose clock goes back does not keep to its shard until the time has come again.
+func TestStoreWhoseClockGoesBackTakesTheFirstJobs(t *testing.T) {
+	c := newCrowd(t, 200)
+	c.clk.Add(2 * time.Hour)
+	store := c.crowded()
+	c.clk.Set(c.clk.Now().Add(-time.Hour))
+	ids := c.waiting()
+	assert.Equal(t, ids[:5], c.claim(store, 5))
+}

@@ -506,3 +506,15 @@ func TestChangeThatIsTooLargeIsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, contract.ErrUnavailable)
 	assert.ErrorContains(t, err, "the engine takes 20 and 0 at once: ask for fewer jobs")
 }
+
+// A store does not open keys of another layout, because it would find only some of their jobs.
+func TestOtherLayoutsAreRefused(t *testing.T) {
+	for _, other := range []string{"1", "99"} {
+		db := memkv.New()
+		v, err := db.Connect().View(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, v.Commit(t.Context(), kv.Change{Puts: []kv.Item{{Key: []byte("m"), Value: []byte(`{"Layout":` + other + `}`)}}}))
+		_, err = kv.Open(t.Context(), db.Connect(), nil)
+		require.ErrorContains(t, err, "the layout "+other+", and this version of jq knows 2: use the version that wrote them, or a later one")
+	}
+}

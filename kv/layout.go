@@ -8,7 +8,7 @@ import (
 )
 
 // layout is the version of the keys and values below.
-const layout = 1
+const layout = 2
 
 // A table is the first byte of its keys. Numbers and times in keys are encoded so that they sort by value. Values are JSON
 // unless a comment says otherwise; "none" is an empty value.
@@ -122,6 +122,9 @@ func (s lines) of(l lane) (list []line) {
 	}
 	return list
 }
+
+// all returns the lines in the order of a claim.
+func (s lines) all() []line { return append(s.of(retries), s.of(fresh)...) }
 
 // On an engine that several processes share, the jobs of a line stand in shards, by a hash of their ids, so that stores that claim at once can keep out
 // of each other's way. One store needs no more than one shard, and so reads less for a claim.

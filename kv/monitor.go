@@ -32,7 +32,7 @@ const (
 func (s *Store) OldestDue(ctx context.Context) (contract.Due, error) {
 	return call(ctx, s, nil, ask{}, func(t *txn) contract.Due {
 		found := contract.Due{Now: t.now}
-		known := append(t.meta.Lines.of(retries), t.meta.Lines.of(fresh)...)
+		known := t.meta.Lines.all()
 		for names := range slices.Chunk(t.queuesIn(waiting), max(1, rangesAtOnce/s.shards/max(1, len(known)))) {
 			found.Queues = append(found.Queues, t.oldestOf(names, known)...)
 		}

@@ -147,7 +147,7 @@ func (s *Store) prepare(ctx context.Context) error {
 			}
 			t.put(key(metas), meta{Layout: layout, Shards: s.shards})
 		default:
-			t.fail(fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use a later one", t.meta.Layout, layout))
+			t.fail(fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", t.meta.Layout, layout))
 		}
 		return struct{}{}
 	})
