@@ -13,6 +13,7 @@ import (
 const (
 	sentenceKeyRoom    = "If the policy sets MaxPerKey, a claim takes a job with a LimitKey only if, with it, at most that number of the queue's jobs with the same key are in flight, whatever other calls do at the same time."
 	sentencePassesOver = "It passes over the others: a key that has no room holds back neither other keys nor jobs without a key."
+	sentenceLanes      = "It takes up to RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that are left."
 	sentenceEveryJob   = "A claim that overlaps no other call takes every claimable job of its queue, up to these limits."
 )
 
@@ -22,13 +23,14 @@ const NoKeyLimits = "Limits/Keys/"
 var keyLimitCases = []Case{
 	{"Limits/Keys/ClaimTakesWhatEachHasRoomFor", sentenceKeyRoom, keysClaimTakesWhatEachHasRoomFor},
 	{"Limits/Keys/FullOneHidesNoOther", sentencePassesOver + "\n" + sentenceRoom, keysFullOneHidesNoOther},
-	{"Limits/Keys/CountInBothLanes", "It takes up to RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that are left.\n" + sentenceKeyRoom, keysCountInBothLanes},
+	{"Limits/Keys/CountInBothLanes", sentenceLanes + "\n" + sentenceKeyRoom, keysCountInBothLanes},
 	{"Limits/Keys/FullOneHidesNoLowerPriority", sentencePassesOver, keysFullOneHidesNoLowerPriority},
 	{"Limits/Keys/JobsWithoutOneAreNotLimited", sentencePassesOver, keysJobsWithoutOneAreNotLimited},
 	{"Limits/Keys/EveryEndOfALeaseMakesRoom", sentenceInFlight, keysEveryEndMakesRoom},
 	{"Limits/Keys/OfOneQueueAlone", "Claims keep to its limits.\n" + sentenceKeyRoom, keysOfOneQueueAlone},
 	{"Limits/Keys/FollowThePolicy", "A claim that begins after SetPolicy has returned keeps to the new limits. Jobs that were in flight before count as well, and go on if there are more of them.", keysFollowThePolicy},
 	{"Limits/Keys/AreFoundInOrder", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.\n" + sentencePassesOver, keysAreFoundInOrder},
+	{"Limits/Keys/CancelledJobHidesNoLane", sentenceLanes, keysCancelledJobHidesNoLane},
 	{"Limits/Keys/ClockThatWasAheadHidesNoJob", sentenceEveryJob, keysClockThatWasAhead},
 	{"Limits/Keys/PassedOverJobsWeighNothing", "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes.\n" + sentencePassesOver, keysPassedOverJobsWeighNothing},
 	{"Limits/Keys/ManyClaimersKeepToIt", sentenceKeyRoom, keysManyClaimersKeepToIt},
@@ -196,7 +198,27 @@ type standing struct {
 	held bool
 }
 
-// keysAreFoundInOrder has many keys with a few jobs each, which come in no order. It takes one job of each key at a time.
+// keysCancelledJobHidesNoLane has two retries and two fresh jobs, each with a key of its own. A claim that takes a job of one lane has looked at the other,
+// whose first job is cancelled then.
+func keysCancelledJobHidesNoLane(c *C) {
+	for _, retries := range []bool{false, true} {
+		name := fmt.Sprint("retries ", retries)
+		in := func(key string) store.NewJob {
+			return plainBut(func(n *store.NewJob) { n.Queue, n.LimitKey = name, key })
+		}
+		c.setPolicy(name, store.Policy{MaxPerKey: 1})
+		hidden := c.Enqueue(each([]string{"a", "b"}, in)...)
+		c.endAll(c.claimFrom(name, 2, 0), store.After, 0)
+		others, quota := c.Enqueue(each([]string{"c", "d"}, in)...), 0
+		if !retries {
+			hidden, others, quota = others, hidden, 1
+		}
+		c.Equal(ids(c.claimFrom(name, 1, quota)), others[:1], "claimed of the lane whose turn it is, quota %d", quota)
+		c.Cancel(hidden[0])
+		c.Equal(ids(c.claimFrom(name, 1, 1-quota)), hidden[1:], "claimed of the lane whose first job is cancelled, quota %d", 1-quota)
+	}
+}
+
 // keysClockThatWasAhead claims when the first job of each key has expired, and then sets the clock back, so that it has not.
 func keysClockThatWasAhead(c *C) {
 	now, list := c.Now(), map[string][]int64{}
@@ -227,6 +249,7 @@ func keysClockThatWasAhead(c *C) {
 	c.Equal(ids(claim("fair")), list["fair"][1:2], "claimed when keys take turns and there is room")
 }
 
+// keysAreFoundInOrder has many keys with a few jobs each, which come in no order. It takes one job of each key at a time.
 func keysAreFoundInOrder(c *C) {
 	const keys, perKey, limit = 300, 3, 64
 	c.admitPerKey(queue, 1)

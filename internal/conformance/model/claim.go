@@ -46,6 +46,7 @@ func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
 		s.letOthersIn()
 	}
 	retries, fresh := s.lane(req, false, now), s.lane(req, true, now)
+	s.hideLane(req.Queue, retries, fresh)
 	s.take(retries, req.RetryQuota, keys)
 	if s.broken(FreshLaneNotFilled) {
 		s.take(fresh, req.Limit-req.RetryQuota, keys)

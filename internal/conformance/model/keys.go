@@ -29,6 +29,7 @@ var (
 	KeyHidesLateJobs       = fault("key-hides-late-jobs", "Limits", "A job is not found that stands before the last one of its key that was claimed.")
 	KeyForgetsEarlyJobs    = fault("key-forgets-early-jobs", "Limits", "A job that was not due when its key was looked at is not found when it is.")
 	KeyForgetsExpired      = fault("key-forgets-expired", "Limits", "A job that a claim has found expired is not found when the clock is set back.")
+	KeyGoneHidesLane       = fault("key-gone-hides-lane", "Limits", "A claim that finds the first job of a lane cancelled takes those of the other lane instead.")
 	KeyLimitUnlisted       = fault("key-limit-unlisted", "Limits", "Queues leaves out a queue whose policy sets MaxPerKey only.")
 	KeylessLimited         = fault("keyless-limited", "Limits", "The jobs without a key are limited as if they had one.")
 	KeysAreOne             = fault("keys-are-one", "Limits", "The jobs of all keys count together.")
@@ -135,6 +136,23 @@ func (s *Store) hidden(j job) bool {
 	return limited && (late && s.broken(KeyHidesLateJobs) || early && s.broken(KeyForgetsEarlyJobs) || s.stale[j.Lease()] && s.broken(KeyForgetsExpired)) ||
 		fair && s.broken(FairHidesOlder) && j.Phase() == store.Retrying && j.RetryAt.Before(s.limitedAt) ||
 		fair && (late && s.broken(FairHidesLateJobs) || early && s.broken(FairForgetsEarlyJobs))
+}
+
+// hideLane leaves nothing of a lane whose first job was cancelled since a claim looked at it, if the other lane has jobs, for KeyGoneHidesLane.
+func (s *Store) hideLane(queue string, lanes ...*lane) {
+	if s.policies[s.policyOf(queue)].MaxPerKey == 0 {
+		return
+	}
+	for i, l := range lanes {
+		at := place{queue: queue, priority: i}
+		first, known := s.find(s.firsts[at])
+		if known && first.State == store.Cancelled && len(lanes[1-i].waiting) > 0 && s.broken(KeyGoneHidesLane) {
+			l.waiting = nil
+		}
+		if len(l.waiting) > 0 {
+			s.firsts[at] = l.waiting[0].ID
+		}
+	}
 }
 
 // lookAt notes which jobs of a queue are not due yet, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs, and which have expired, for KeyForgetsExpired.

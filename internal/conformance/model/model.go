@@ -53,6 +53,7 @@ type Store struct {
 	limitedAt time.Time            // when a policy was set, for LimitForgetsOlder and KeyLimitForgetsOlder
 	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs
 	stale     map[store.Lease]bool // jobs that had expired when a claim looked at them, with their tokens, for KeyForgetsExpired
+	firsts    map[place]int64      // the first job of each lane when a claim looked at it, for KeyGoneHidesLane; a place has its queue and the number of the lane
 	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs and FairHidesLateJobs
 
 	turns      map[place]turn  // where the keys of fair queues stand in line
@@ -96,7 +97,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, claims: map[string][]claimed{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, wasOrdered: map[string]bool{}, early: map[store.Lease]bool{}, stale: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
+		schedules: map[string]store.Schedule{}, firsts: map[place]int64{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, wasOrdered: map[string]bool{}, early: map[store.Lease]bool{}, stale: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true

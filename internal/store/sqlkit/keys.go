@@ -165,20 +165,27 @@ func (k *Keys) add(name, state string, idle bool) error {
 	return nil
 }
 
-// More reports whether the claim must read keys that stand: at first, and as long as others may stand before the jobs that were chosen. Some keys
-// stand further in front than they should, because their first jobs do not wait any more. From says which keys to read.
-func (k *Keys) More(limit int, chosen []Waiting) bool {
+// More reports whether a claim with the limit and quota must read keys that stand: at first, and as long as others may stand before the jobs that were
+// chosen. Some keys stand further in front than they should, because their first jobs do not wait any more. From says which keys to read.
+func (k *Keys) More(limit, quota int, chosen []Waiting) bool {
 	if k.asked == 0 {
 		k.asked = limit
 		return true
 	}
+	retries := 0
+	for _, w := range chosen {
+		if w.Retry {
+			retries++
+		}
+	}
+	short := [2]bool{retries > quota, retries < quota} // the other lane has filled places of this one
 	more := false
 	for i := range k.read {
 		lane := &k.read[i]
 		behind := func(w Waiting) bool {
 			return w.Retry == (i == 1) && w.at.compare(lane.last) > 0
 		}
-		more = more || !lane.none && !lane.ended && (len(chosen) < limit || slices.ContainsFunc(chosen, behind))
+		more = more || !lane.none && !lane.ended && (len(chosen) < limit || short[i] || slices.ContainsFunc(chosen, behind))
 	}
 	return more
 }

@@ -105,7 +105,7 @@ func (r *rotation) claim(t *testing.T, limit int) (ids []int64) {
 		}
 	}
 	var chosen []Waiting
-	for reads := 0; k.More(limit, chosen); reads++ {
+	for reads := 0; k.More(limit, 0, chosen); reads++ {
 		require.Less(t, reads, 100)
 		from, _, n := k.From()
 		for _, row := range r.standing(from, n) {

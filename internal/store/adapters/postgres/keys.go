@@ -64,7 +64,7 @@ func (c *claim) choose(t *txn, keys *sqlkit.Keys) (chosen, others []sqlkit.Waiti
 	var hints []keyHint
 	locked := map[int64]*store.Record{}
 	for first, enough := true, true; ; {
-		if enough && keys.More(c.limit, chosen) {
+		if enough && keys.More(c.limit, c.quota, chosen) {
 			if hints, err = c.lockKeys(t, keys, first); err != nil {
 				return nil, nil, err
 			}

@@ -195,13 +195,14 @@ func (t *txn) countTurns(queue string) (number int64, err error) {
 // claimByKey takes due jobs of keys that have room, and jobs without a key.
 func (t *txn) claimByKey(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
 	limit := room.limit
+	quota := min(limit, req.RetryQuota)
 	keys := sqlkit.NewKeys(room.policy, t.now)
 	keys.Number(room.turns + 1)
 	if _, err := t.addHinted(req.Queue, keys); err != nil {
 		return nil, err
 	}
 	var chosen []sqlkit.Waiting
-	for due := any(t.now.UnixMicro()); keys.More(limit, chosen); due = nil {
+	for due := any(t.now.UnixMicro()); keys.More(limit, quota, chosen); due = nil {
 		if err := t.addStanding(req.Queue, keys, due); err != nil {
 			return nil, err
 		}
@@ -209,7 +210,7 @@ func (t *txn) claimByKey(req store.ClaimRequest, room room, held *sqlkit.Held) (
 			if err := t.readLines(req.Queue, keys, limit); err != nil {
 				return nil, err
 			}
-			chosen, enough = keys.Choose(limit, min(limit, req.RetryQuota))
+			chosen, enough = keys.Choose(limit, quota)
 		}
 	}
 	records, err := t.chosenOf(chosen)
