@@ -35,7 +35,7 @@ func (a *app) top() *cobra.Command {
 			return err
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			screen := newScreen(cmd.Context(), s, p.shown, every)
+			screen := newScreen(cmd.Context(), s, p.shown, every, sample.Tenth)
 			defer screen.counts.Close()
 			_, err := tea.NewProgram(screen, tea.WithContext(cmd.Context()), tea.WithInput(a.std.in), tea.WithOutput(a.std.out)).Run()
 			if errors.Is(err, tea.ErrProgramKilled) && cmd.Context().Err() != nil {
@@ -63,10 +63,11 @@ type screen struct {
 	err           error // of the latest refresh
 }
 
-func newScreen(ctx context.Context, store jq.Store, shown string, every time.Duration) *screen {
+// newScreen returns a screen without a snapshot. It counts the jobs of the store, and then rests this many times as long as that took.
+func newScreen(ctx context.Context, store jq.Store, shown string, every time.Duration, rest int) *screen {
 	s := &screen{ctx: ctx, store: store, client: jq.NewClient(store, nil), shown: shown, every: every, countWait: 200 * time.Millisecond}
 	count := func(ctx context.Context) (jq.Counts, error) { return s.client.Count(ctx, jq.Filter{}) }
-	s.counts = sample.New(count, sample.Options{Rest: sample.Tenth})
+	s.counts = sample.New(count, sample.Options{Rest: rest})
 	return s
 }
 

@@ -19,14 +19,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/sample"
 )
 
-// screenOn returns a screen over a store in memory with its own clock.
+// screenOn returns a screen over a store in memory with its own clock. It does not rest after a count: each refresh of a test must count.
 func screenOn(t *testing.T) (*screen, jq.Store, *clock.Mock) {
 	t.Helper()
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	s := jq.NewMemory(&jq.MemoryOptions{Clock: clk})
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	screen := newScreen(t.Context(), s, "memory:", 2*time.Second)
+	screen := newScreen(t.Context(), s, "memory:", 2*time.Second, 0)
 	t.Cleanup(screen.counts.Close)
 	screen.countWait = 10 * time.Second // a busy machine counts late
 	return screen, s, clk
@@ -106,7 +106,7 @@ func TestTopWaitsForNoCount(t *testing.T) {
 	_, err := jq.NewClient(store, nil).Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "mail"})
 	require.NoError(t, err)
 	slow := counting{store.(*jq.MemoryStore), make(chan struct{}, 1)}
-	s := newScreen(t.Context(), slow, "memory:", 2*time.Second)
+	s := newScreen(t.Context(), slow, "memory:", 2*time.Second, 0)
 	t.Cleanup(s.counts.Close)
 	assert.Contains(t, s.refresh(t), "the jobs are being counted")
 	slow.let <- struct{}{}
