@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -29,6 +30,7 @@ func (s *shared) Watch(ctx context.Context, heard func(key []byte), prefixes ...
 type crowd struct {
 	t         *testing.T
 	clk       *clock.Mock
+	engine    kv.Engine // without a store
 	stores    []*kv.Store
 	meet      []atomic.Bool // the next commit of the store waits for one of the other
 	meeting   *sync.WaitGroup
@@ -59,7 +61,7 @@ func newCrowd(t *testing.T, jobs int) *crowd {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	c.stores = s.Stores
+	c.stores, c.engine = s.Stores, db.Connect()
 	c.add(slices.Repeat([]contract.NewJob{plain}, jobs)...)
 	return c
 }
@@ -218,4 +220,37 @@ func TestStoreWhoseClockGoesBackTakesTheFirstJobs(t *testing.T) {
 	c.clk.Set(c.clk.Now().Add(-time.Hour))
 	ids := c.waiting()
 	assert.Equal(t, ids[:5], c.claim(store, 5))
+}
+
+// An engine that was restored while stores were open lacks a line that they know.
+func TestRestoredEngineHasFewerLines(t *testing.T) {
+	c := newCrowd(t, 200)
+	store := c.crowded()
+	view := func() (kv.View, []kv.Item) {
+		v, err := c.engine.View(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(v.Close)
+		items, err := v.Read(t.Context(), kv.Range{To: []byte{0xff}})
+		require.NoError(t, err)
+		return v, items[0]
+	}
+	_, before := view()
+	urgent := plain
+	urgent.Priority = 5
+	ids := c.add(slices.Repeat([]contract.NewJob{urgent}, 20)...)
+	require.Subset(t, ids, c.claim(store, 5), "it leaves others of the new line")
+
+	v, now := view()
+	restored := kv.Change{Puts: before}
+	for _, item := range now {
+		if !slices.ContainsFunc(before, func(b kv.Item) bool { return bytes.Equal(b.Key, item.Key) }) {
+			restored.Deletes = append(restored.Deletes, item.Key)
+		}
+	}
+	require.NotEmpty(t, restored.Deletes)
+	require.NoError(t, v.Commit(t.Context(), restored))
+	first := c.claim(store, 5)
+	assert.Len(t, first, 5)
+	assert.NotSubset(t, ids, first)
+	assert.Len(t, c.claim(store, 5), 5)
 }
