@@ -20,6 +20,7 @@ type rule struct {
 }
 
 var importRules = []rule{
+	{"...", "unsafe", false, "tests run without the checks of unsafe pointers: see scripts/passes"},
 	{"internal/store", "./...", true, "the contract stands on nothing of ours"},
 	{"internal/store", "github.com/...", true, "an adapter's author needs the contract without anybody's library"},
 	{"internal/store/adapters/...", "./internal/conformance/...", true, "a store does not know how it is proved"},
