@@ -14,6 +14,7 @@ const (
 	sentenceKeyRoom    = "If the policy sets MaxPerKey, a claim takes a job with a LimitKey only if, with it, at most that number of the queue's jobs with the same key are in flight, whatever other calls do at the same time."
 	sentencePassesOver = "It passes over the others: a key that has no room holds back neither other keys nor jobs without a key."
 	sentenceLanes      = "It takes up to RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that are left."
+	sentenceHeavy      = "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes."
 	sentenceEveryJob   = "A claim that overlaps no other call takes every claimable job of its queue, up to these limits."
 )
 
@@ -32,7 +33,8 @@ var keyLimitCases = []Case{
 	{"Limits/Keys/AreFoundInOrder", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.\n" + sentencePassesOver, keysAreFoundInOrder},
 	{"Limits/Keys/CancelledJobHidesNoLane", sentenceLanes, keysCancelledJobHidesNoLane},
 	{"Limits/Keys/ClockThatWasAheadHidesNoJob", sentenceEveryJob, keysClockThatWasAhead},
-	{"Limits/Keys/PassedOverJobsWeighNothing", "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes.\n" + sentencePassesOver, keysPassedOverJobsWeighNothing},
+	{"Limits/Keys/LaneEndsAtItsFirstHeavyJob", sentenceHeavy + "\n" + sentenceEveryJob, keysLaneEndsAtItsFirstHeavyJob},
+	{"Limits/Keys/PassedOverJobsWeighNothing", sentenceHeavy + "\n" + sentencePassesOver, keysPassedOverJobsWeighNothing},
 	{"Limits/Keys/ManyClaimersKeepToIt", sentenceKeyRoom, keysManyClaimersKeepToIt},
 	{"Limits/Keys/PolicyIsKept", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.\nEach queue comes with its policy.", keysPolicyIsKept},
 	{"Limits/Keys/HaveBounds", "ErrInvalid: the request breaks a limit and nothing was applied.", keysHaveBounds},
@@ -247,6 +249,19 @@ func keysClockThatWasAhead(c *C) {
 	c.ackOf(list["fair"][2])
 	c.Equal(ids(claim("limited")), list["limited"][1:2], "claimed with a limit for each key when there is room")
 	c.Equal(ids(claim("fair")), list["fair"][1:2], "claimed when keys take turns and there is room")
+
+	c.setPolicy("between", policies["limited"])
+	between := func(expiresAt time.Time) store.NewJob {
+		return plainBut(func(n *store.NewJob) { n.Queue, n.LimitKey, n.ExpiresAt = "between", "b", expiresAt })
+	}
+	three := c.Enqueue(between(time.Time{}), between(now.Add(time.Minute)), between(time.Time{}))
+	c.Advance(time.Minute)
+	c.Equal(ids(claim("between")), three[:1], "claimed when the second job has expired")
+	c.Clock.Set(now)
+	for i := range three[1:] {
+		c.ackOf(three[i])
+		c.Equal(ids(claim("between")), three[i+1:i+2], "claimed when the clock was set back, after %d jobs", i+1)
+	}
 }
 
 // keysAreFoundInOrder has many keys with a few jobs each, which come in no order. It takes one job of each key at a time.
@@ -306,6 +321,36 @@ func keysPassedOverJobsWeighNothing(c *C) {
 	}
 	c.Equal(ids(c.Claim(20)), list[:8], "claimed behind heavy jobs of a full key, of nine such jobs")
 	c.Equal(ids(c.Claim(20)), list[8:], "claimed then")
+}
+
+// keysLaneEndsAtItsFirstHeavyJob has jobs of which eight nearly fill an answer. In one queue, a job that still fits comes before the ninth, behind a key whose
+// job is cancelled. In the other, it comes behind the ninth, which has no key.
+func keysLaneEndsAtItsFirstHeavyJob(c *C) {
+	add := func(name, key string, size int) int64 {
+		return c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue, n.LimitKey, n.Payload = name, key, docOf(size) }))[0]
+	}
+	const heavy, light = store.MaxDocBytes - 100, 2
+	c.setPolicy("before", store.Policy{MaxPerKey: 1})
+	first := add("before", "first", light)
+	var list []int64
+	for i := range mostHeavy {
+		list = append(list, add("before", fmt.Sprint(i), heavy))
+	}
+	gone := add("before", "gone", light)
+	list = append(list, add("before", "light", light))
+	c.Equal(ids(c.claimFrom("before", 1, 0)), []int64{first}, "claimed when all keys are new")
+	c.Cancel(gone)
+	add("before", "last", heavy)
+	c.Equal(ids(c.claimFrom("before", len(list), 0)), list, "claimed before the heavy job that does not fit")
+
+	c.setPolicy("behind", store.Policy{MaxPerKey: 1})
+	list = nil
+	for range mostHeavy + 1 {
+		list = append(list, add("behind", "", heavy))
+	}
+	list = append(list, add("behind", "light", light))
+	c.Equal(ids(c.claimFrom("behind", 2*len(list), 0)), list[:mostHeavy], "claimed before the heavy job without a key that does not fit")
+	c.Equal(ids(c.claimFrom("behind", 2*len(list), 0)), list[mostHeavy:], "claimed then")
 }
 
 // keysManyClaimersKeepToIt counts as limitsManyClaimersKeepToIt does, for each key.

@@ -71,7 +71,7 @@ type places struct {
 	last  Place
 	some  int  // how many were read at last
 	none  bool // no key stands behind
-	ended bool // a job did not fit into the answer, so no key behind it matters
+	ended bool // a job that stands no later than the last one did not fit into the answer, so no key behind matters
 }
 
 // A key is a limit key of a queue. Its JSON is the state in its row.
@@ -298,8 +298,8 @@ func (k *Keys) Unread(limit int) []*Line {
 	return lines
 }
 
-// Read adds the next job of the line, due or not. Of the jobs that have expired, the first one of a line must be read, if no other comes before it: a line
-// that began behind it would hide it from a clock that is set back.
+// Read adds the next job of the line, due or not. Of the jobs that have expired, the first one must be read: a line that began behind it would hide it from a
+// clock that is set back.
 func (l *Line) Read(d Waiting) {
 	d.Retry, d.Priority, d.line = l.Retry, l.Priority, l
 	l.jobs = append(l.jobs, d)
@@ -344,7 +344,7 @@ func (k *Keys) Choose(limit, quota int) (chosen []Waiting, enough bool) {
 		of.chosen = 0
 	}
 	enough = k.take(retries, quota) && k.take(fresh, limit-len(retries.chosen)) && k.take(retries, limit-len(fresh.chosen))
-	k.read[0].ended, k.read[1].ended = fresh.room < 0, retries.room < 0
+	k.read[0].ended, k.read[1].ended = fresh.endsBy(k.read[0].last), retries.endsBy(k.read[1].last)
 	return slices.Concat(retries.chosen, fresh.chosen), enough
 }
 
@@ -373,8 +373,12 @@ type lane struct {
 	jobs   []Waiting
 	chosen []Waiting
 	room   int       // for documents, or negative if a job did not fit: no later one is let in either
+	heavy  Place     // of that job
 	ended  []Waiting // the last known jobs of lines in which others may follow, once those were the latest ones
 }
+
+// endsBy reports whether a job that stands no later than the place did not fit.
+func (l *lane) endsBy(at Place) bool { return l.room < 0 && l.heavy.compare(at) <= 0 }
 
 func (k *Keys) lane(retry bool) *lane {
 	of := &lane{room: store.MaxAnswerBytes}
@@ -432,6 +436,7 @@ func (k *Keys) take(from *lane, limit int) bool {
 		d := from.jobs[0]
 		if !k.leftOut(d) && (d.key == nil || k.room(d.key) > 0) {
 			if from.room -= d.Weight; from.room < 0 {
+				from.heavy = d.at
 				break
 			}
 			from.chosen = append(from.chosen, d)

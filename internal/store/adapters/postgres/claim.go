@@ -232,12 +232,12 @@ func (l lane) waits() string { return l.indexed + ` AND jobs.lease_expires_at IS
 
 // findOf returns the query that locks due jobs of both lanes, in no particular order.
 func findOf(weigh, withoutKeys bool) string {
-	condition := ``
-	if withoutKeys {
-		condition = ` AND jobs.limit_key IS NULL`
+	condition, fits := ``, `heaped`
+	if withoutKeys { // and the first one that does not fit, which ends the lane for jobs with keys too
+		condition, fits = ` AND jobs.limit_key IS NULL`, `heaped - (`+weightOf(`jobs`)+`)`
 	}
 	find := func(of cursor.Lane, places, limit, room string) string {
-		return lightEnough(weigh, lanes[of].sql(`
+		return lightEnough(weigh, fits, lanes[of].sql(`
 			SELECT`+claimColumns+`
 			FROM `+places+`
 			CROSS JOIN LATERAL (
@@ -286,9 +286,9 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, err
 	return t.records(findQuery[findKind{weigh, c.policy.ByKey()}], append(args, quota, limit, c.limited)...)
 }
 
-// lightEnough limits a query to its first rows whose documents together fit into one answer. The server knows the length of a
+// lightEnough limits a query to its first rows whose documents together fit into one answer, by what is compared with its size. The server knows the length of a
 // large document without reading it.
-func lightEnough(weigh bool, query string) string {
+func lightEnough(weigh bool, fits, query string) string {
 	if !weigh {
 		return query
 	}
@@ -296,7 +296,7 @@ func lightEnough(weigh bool, query string) string {
 			SELECT *
 			FROM (SELECT *, sum(` + weightOf(`jobs`) + `) OVER (ROWS UNBOUNDED PRECEDING) AS heaped FROM (` + query + `
 			) AS jobs) AS jobs
-			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
+			WHERE ` + fits + ` <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
 // placesAt returns the table of the three arrays that [places] makes, beginning at that argument number.

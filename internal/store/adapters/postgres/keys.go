@@ -471,7 +471,7 @@ var waitingHeads = strings.ReplaceAll(`
 	) AS jobs
 	WHERE jobs.lease_expires_at IS NULL AND jobs.unleased_state <> 'blocked'`, `{weight}`, weightOf(`jobs`))
 
-// waitingOf returns the query for the first jobs of the lines of a lane. It asks for the very first one of a line only if it comes to one that has expired.
+// waitingOf returns the query for the first jobs of the lines of a lane. It asks for the first one that has expired only if it comes to one.
 func waitingOf(of cursor.Lane, retry string) string {
 	return lanes[of].sql(strings.ReplaceAll(`
 	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight, 0, jobs.expired
@@ -482,7 +482,7 @@ func waitingOf(of cursor.Lane, retry string) string {
 		WHERE {inLine} AND (jobs.expires_at IS NULL OR jobs.expires_at > $2 OR jobs.id = (
 			SELECT jobs.id
 			FROM {schema}.jobs
-			WHERE {inLine}
+			WHERE {inLine} AND jobs.expires_at <= $2
 			ORDER BY jobs.limit_key, {due}, jobs.id
 			LIMIT 1))
 		ORDER BY jobs.limit_key, {due}, jobs.id

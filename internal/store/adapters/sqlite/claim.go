@@ -134,7 +134,7 @@ func laneOf(number, byKey, waits, due string) lane {
 			WHERE {inLine} AND (expires_at IS NULL OR expires_at > ?6 OR id = (
 				SELECT id
 				FROM jobs INDEXED BY {index}
-				WHERE {inLine}
+				WHERE {inLine} AND expires_at <= ?6
 				ORDER BY {due}, id
 				LIMIT 1))
 			ORDER BY {due}, id
