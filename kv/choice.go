@@ -3,7 +3,9 @@ package kv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -94,7 +96,8 @@ type choice struct {
 	s     *Store
 	queue string
 	limit int
-	tries int
+	tried map[int64]int    // the jobs that the try before has chosen, and how often they had been claimed
+	first bool             // take the first jobs of all shards
 	own   *own             // nil if the store is alone
 	known lines            // in use
 	asked []Range          // of the first trip
@@ -103,8 +106,7 @@ type choice struct {
 
 // begin returns what the first trip asks for: the heads of the lines that were in use the last time.
 func (c *choice) begin(now time.Time) []Range {
-	c.tries++
-	c.own = c.s.crowds.own(c.queue, now, c.tries > 1)
+	c.own = c.s.crowds.own(c.queue, now, false)
 	c.known = lines(c.s.lines.Load())
 	c.asked = c.ranges(c.known, now)
 	return c.asked
@@ -141,9 +143,25 @@ func (c *choice) read(t *txn) {
 		c.note(since, headed(asked, t.scan(asked...)))
 		c.known |= since
 	}
-	if c.own != nil {
-		c.own.look(c.heads, t.now)
+	if c.first {
+		return
 	}
+	if c.met(t) {
+		c.own = c.s.crowds.own(c.queue, t.now, true)
+	} else if c.own != nil && c.own.look(c.heads) {
+		c.s.crowds.met(c.own, t.now)
+	}
+}
+
+// met reports whether somebody else has claimed a job that the try before has chosen. Any other call that has changed one is no reason to keep to a shard.
+func (c *choice) met(t *txn) bool {
+	t.fetchJobs(slices.Collect(maps.Keys(c.tried)))
+	for id, before := range c.tried {
+		if raw, ok := t.peek(key(rows, number(id))); ok && t.decodeJob(raw).Attempts > before {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *choice) note(of lines, heads []*head) {
@@ -154,7 +172,7 @@ func (c *choice) note(of lines, heads []*head) {
 
 // takeFirst lets the claim take the first jobs of all shards.
 func (c *choice) takeFirst() {
-	c.own = nil
+	c.own, c.first = nil, true
 	c.s.crowds.forget(c.queue)
 }
 

@@ -3,18 +3,32 @@ package kv
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// FetchAndClaim leases due jobs of one queue to the worker.
+// FetchAndClaim leases due jobs of one queue to the worker. It takes fewer if the change would be too large for the engine: errors of jobs count for no answer,
+// but are written.
 func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
 	refused := contract.CheckLease(req.Check(), req.TTL, s.maxLease)
-	c := &choice{s: s, queue: req.Queue, limit: req.Limit}
-	first := ask{keys: [][]byte{named(queues, req.Queue), named(claims, req.Queue)}, ranges: c.begin}
-	return inTurn(ctx, s, string(key(claims, []byte(req.Queue))), refused, first, func(t *txn) []contract.Job { return t.claim(req, c) })
+	for fewer := false; ; fewer = true {
+		c := &choice{s: s, queue: req.Queue, limit: req.Limit}
+		first := ask{keys: [][]byte{named(queues, req.Queue), named(claims, req.Queue)}, ranges: c.begin}
+		jobs, err := inTurn(ctx, s, string(key(claims, []byte(req.Queue))), refused, first, func(t *txn) []contract.Job {
+			if fewer {
+				t.woken[contract.Wakeup{Queue: req.Queue}] = true // there are more
+			}
+			return t.claim(req, c)
+		})
+		if !errors.Is(err, errTooLarge) || req.Limit == 1 {
+			return jobs, err
+		}
+		req.Limit /= 2
+		req.RetryQuota = min(req.RetryQuota, req.Limit)
+	}
 }
 
 func (t *txn) claim(req contract.ClaimRequest, c *choice) []contract.Job {
@@ -47,7 +61,7 @@ func (t *txn) claim(req contract.ClaimRequest, c *choice) []contract.Job {
 	if len(chosen) == req.Limit && wait > 0 {
 		t.later[req.Queue] = wait
 	}
-	return t.lease(chosen, req, q.Policy.MaxInFlight > 0)
+	return t.lease(chosen, req, c, q.Policy.MaxInFlight > 0)
 }
 
 // admitted returns how many jobs the queue's rate lets the claim take. If those are fewer than it asks for, it also returns after how long to
@@ -110,9 +124,11 @@ func dueOf(key []byte) time.Time { return momentAt(key, len(key)-16) }
 func byDue(a, b Item) int { return bytes.Compare(a.Key[len(a.Key)-16:], b.Key[len(b.Key)-16:]) }
 
 // lease claims the jobs of the entries.
-func (t *txn) lease(chosen []Item, req contract.ClaimRequest, room bool) []contract.Job {
+func (t *txn) lease(chosen []Item, req contract.ClaimRequest, c *choice, room bool) []contract.Job {
 	jobs := t.indexed(chosen)
+	c.tried = map[int64]int{}
 	for _, j := range jobs {
+		c.tried[j.ID] = j.Attempts
 		t.moveAttempt(j, j.Record)
 	}
 	t.forgetAttempts(jobs)

@@ -61,11 +61,18 @@ func (c *crowds) add(queue string, o *own) {
 		c.of = map[string]*own{}
 	}
 	for name, other := range c.of {
-		if !other.lasts(o.met) {
+		if o.met.Sub(other.met).Abs() >= crowdedFor { // it may be a little later
 			delete(c.of, name)
 		}
 	}
 	c.of[queue] = o
+}
+
+// met notes that the store has met others just now.
+func (c *crowds) met(o *own, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.met = now
 }
 
 func (c *crowds) forget(queue string) {
@@ -99,15 +106,16 @@ func (o *own) move(t *txn, heads []*head) {
 	}
 }
 
-// look finds out whether somebody else has taken jobs that this store has left.
-func (o *own) look(heads map[line][]*head, now time.Time) {
+// look reports whether somebody else has taken jobs that this store has left.
+func (o *own) look(heads map[line][]*head) bool {
 	for l, of := range heads {
 		for shard, key := range o.left[l] {
 			if items := of[shard].items; key != "" && (len(items) == 0 || bytes.Compare(items[0].Key, []byte(key)) > 0) {
-				o.met = now
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // leave notes what is first after a claim.

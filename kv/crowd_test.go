@@ -34,6 +34,7 @@ type crowd struct {
 	stores    []*kv.Store
 	meet      []atomic.Bool // the next commit of the store waits for one of the other
 	meeting   *sync.WaitGroup
+	interrupt func() // runs before the next commit of the first store
 	conflicts atomic.Int64
 	given     map[int64]bool
 }
@@ -45,9 +46,13 @@ func newCrowd(t *testing.T, jobs int) *crowd {
 	c := &crowd{t: t, clk: clock.NewMock(), meet: make([]atomic.Bool, 2), given: map[int64]bool{}}
 	db, opened := memkv.New(), 0
 	s, err := openSeveral(t.Context(), 2, c.clk, func() kv.Engine {
-		meet := &c.meet[opened]
+		i, meet := opened, &c.meet[opened]
 		opened++
 		return &shared{&odd{Engine: db.Connect(), commit: func(ctx context.Context, v kv.View, change kv.Change) error {
+			if change := c.interrupt; i == 0 && change != nil {
+				c.interrupt = nil
+				change()
+			}
 			if meet.CompareAndSwap(true, false) {
 				c.meeting.Done()
 				c.meeting.Wait()
@@ -253,4 +258,17 @@ func TestRestoredEngineHasFewerLines(t *testing.T) {
 	assert.Len(t, first, 5)
 	assert.NotSubset(t, ids, first)
 	assert.Len(t, c.claim(store, 5), 5)
+}
+
+// A store whose claim conflicts with another call than a claim takes the first jobs.
+func TestChangeOfAJobIsNoMeeting(t *testing.T) {
+	c := newCrowd(t, 200)
+	ids := c.waiting()
+	c.interrupt = func() {
+		_, err := c.stores[1].Cancel(t.Context(), contract.Filter{IDs: ids[:1]}, 1)
+		assert.NoError(t, err)
+	}
+	assert.Equal(t, ids[1:6], c.claim(0, 5))
+	assert.EqualValues(t, 1, c.conflicts.Load())
+	assert.Equal(t, ids[6:11], c.claim(0, 5))
 }

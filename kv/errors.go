@@ -10,6 +10,9 @@ import (
 // errDamaged says that the engine has something that this package did not write.
 var errDamaged = errors.New("the store is damaged, restore it from a copy")
 
+// errTooLarge says that a call changes more than the engine takes at once.
+var errTooLarge = errors.New("too large a change")
+
 // errBusy says that a call was started again too often.
 var errBusy = errors.New("other calls changed the same jobs again and again")
 

@@ -212,12 +212,20 @@ func (t *txn) saveEnded(j *job) {
 	t.save(j)
 }
 
-// drop deletes terminal jobs and their histories.
+// droppedAtOnce is how many attempts a call deletes, so that its change is not too large for an engine.
+const droppedAtOnce = 3_000
+
+// drop deletes terminal jobs and their histories. It leaves long histories to forget.
 func (t *txn) drop(jobs []*job) {
 	var asked []Range
+	room := droppedAtOnce
 	for _, j := range jobs {
-		if j.kept > 0 {
+		switch room -= j.kept; {
+		case j.kept == 0:
+		case room >= 0:
 			asked = append(asked, attemptsOf(j.ID))
+		default:
+			t.putRaw(endOf(t.now, attempts, string(number(j.ID))), nil)
 		}
 	}
 	for _, history := range t.scan(asked...) {

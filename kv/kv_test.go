@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,9 @@ func open(t *testing.T, e kv.Engine) (*kv.Store, *clock.Mock) {
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s, clk
 }
+
+// least are the limits of an engine that takes no more than it must.
+var least = kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes, Value: kv.MinValue}
 
 func request(n int) contract.EnqueueRequest {
 	var req contract.EnqueueRequest
@@ -441,7 +445,7 @@ func TestConflictsWithoutEndAreUnavailable(t *testing.T) {
 
 func TestLimitsOfAnEngine(t *testing.T) {
 	for what, limits := range map[string]kv.Limits{
-		"128 keys in a commit, and a store needs 12000":         {Keys: 128},
+		"128 keys in a commit, and a store needs 16000":         {Keys: 128},
 		"1572864 bytes in a commit, and a store needs 25165824": {Bytes: 3 << 19},
 		"102400 bytes in a value, and a store needs 2097152":    {Value: 100 << 10},
 	} {
@@ -452,7 +456,7 @@ func TestLimitsOfAnEngine(t *testing.T) {
 
 // The largest calls fit into the least limits.
 func TestLargestChangesFit(t *testing.T) {
-	e := &odd{Engine: memkv.New().Connect(), limits: kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes, Value: kv.MinValue}}
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
 	s, clk := open(t, e)
 	most := 0
 	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
@@ -495,6 +499,114 @@ func TestLargestChangesFit(t *testing.T) {
 	_, err = s.Delete(t.Context(), contract.Filter{Queue: "q"}, contract.MaxItems)
 	require.NoError(t, err)
 	assert.Greater(t, most, 9_000, "keys of the largest change")
+}
+
+// Each job takes a unique key from one that has expired, and has a document of its own. Nothing has a larger change.
+func TestLargestEnqueueFits(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
+	s, clk := open(t, e)
+	var last kv.Change
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		last = c
+		return v.Commit(ctx, c)
+	}
+	for _, window := range []time.Duration{0, time.Hour} { // a key with a window that has passed is free
+		req := contract.EnqueueRequest{RequestKey: clk.Now().String()}
+		for i := range contract.MaxItems {
+			req.Jobs = append(req.Jobs, contract.NewJob{
+				Queue: "q", Kind: "k", Payload: []byte(`"` + strings.Repeat("x", 8000) + `"`),
+				UniqueKey: fmt.Sprint(i), UniqueFor: window, ExpiresAt: clk.Now().Add(time.Hour),
+			})
+		}
+		added, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+		require.False(t, added[0].Duplicate)
+		clk.Add(2 * time.Hour)
+	}
+	assert.LessOrEqual(t, len(last.Guards), 3_010)
+	assert.InDelta(t, 11_005, len(last.Puts)+len(last.Deletes), 5)
+}
+
+// Jobs with long histories are deleted at once. What one call can not delete of the histories goes later.
+func TestDeleteOfLongHistories(t *testing.T) {
+	const jobs, claims = 500, 25
+	db := memkv.New()
+	s, _ := open(t, &odd{Engine: db.Connect(), limits: least})
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{plain}, jobs)})
+	require.NoError(t, err)
+	for range claims {
+		claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", jobs))
+		require.NoError(t, err)
+		var nacks []contract.NAck
+		for _, j := range claimed {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.Release})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	every := contract.Filter{States: contract.Phases()}
+	_, err = s.Cancel(t.Context(), every, jobs)
+	require.NoError(t, err)
+	deleted, err := s.Delete(t.Context(), every, jobs)
+	require.NoError(t, err)
+	assert.Len(t, deleted, jobs)
+	left := func() (n int) {
+		for _, item := range all(t, db) {
+			if item.Key[0] == 'h' || item.Key[0] == 'e' {
+				n++
+			}
+		}
+		return n
+	}
+	require.NotZero(t, left(), "the call deletes all of the histories: the test is about nothing")
+	for range 10 {
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(t, err)
+	}
+	assert.Zero(t, left())
+}
+
+// Jobs with long errors are claimed, though not all of them at once.
+func TestClaimOfLongErrors(t *testing.T) {
+	s, clk := open(t, &odd{Engine: memkv.New().Connect(), limits: least})
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{plain}, contract.MaxItems)})
+	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+	require.NoError(t, err)
+	require.Len(t, claimed, contract.MaxItems)
+	for half := range slices.Chunk(claimed, contract.MaxItems/2) {
+		var nacks []contract.NAck
+		for _, j := range half {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.After, Error: strings.Repeat("x", contract.MaxErrorBytes)})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	clk.Add(time.Hour)
+	again, calls := 0, 0
+	for ; again < contract.MaxItems && calls < 5; calls++ {
+		req := claimOf("q", contract.MaxItems)
+		req.RetryQuota = contract.MaxItems
+		jobs, err := s.FetchAndClaim(t.Context(), req)
+		require.NoError(t, err)
+		again += len(jobs)
+	}
+	assert.Equal(t, contract.MaxItems, again)
+	assert.Greater(t, calls, 1, "all of them fit into one change: the test is about nothing")
+}
+
+// An engine that has lost all keys is not taken for a new store as long as one is open: that would hide the jobs that came after.
+func TestEngineThatHasLostAllIsNoNewStore(t *testing.T) {
+	db := memkv.New()
+	s, _ := open(t, db.Connect())
+	var change kv.Change
+	for _, item := range all(t, db) {
+		change.Deletes = append(change.Deletes, item.Key)
+	}
+	commit(t, db, change)
+	_, err := s.Enqueue(t.Context(), request(1))
+	assert.ErrorContains(t, err, "the store is damaged, restore it from a copy: it says that its keys have the layout 0")
+	assert.Empty(t, all(t, db))
 }
 
 // A change that the engine can not take is refused, and the message says what to do.

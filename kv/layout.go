@@ -27,7 +27,7 @@ const (
 	leases    table = 'l' // end, id: the length of the lease, a number, and the queue. An index of jobs in flight
 	uniques   table = 'u' // unique key: its holder
 	requests  table = 'r' // request key: its answer
-	ends      table = 'e' // time, table, key: none. An index of the values that end, by when
+	ends      table = 'e' // time, table, key: none. An index of the values that end, by when; for the attempts of a deleted job, the key is its id
 	queues    table = 'q' // name: whether the queue is paused, and its policy
 	claims    table = 'c' // queue: the claims of a queue with a limit
 	schedules table = 's' // name: the schedule

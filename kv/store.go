@@ -136,7 +136,7 @@ type meta struct {
 
 // prepare writes the layout of a new store, and refuses one that this package does not know.
 func (s *Store) prepare(ctx context.Context) error {
-	_, err := call(ctx, s, nil, ask{}, func(t *txn) struct{} {
+	_, err := call(ctx, s, nil, ask{any: true}, func(t *txn) struct{} {
 		switch t.meta.Layout {
 		case layout:
 			s.shards = t.meta.Shards

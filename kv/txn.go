@@ -42,7 +42,8 @@ type ask struct {
 	keys   [][]byte
 	ranges func(now time.Time) []Range // now may be a little earlier than that of the call
 
-	tickets int // how many new jobs there may be
+	tickets int  // how many new jobs there may be
+	any     bool // the store may be new, or have another layout
 }
 
 // patience is how long a call is started again after conflicts, and longestPause the longest pause before that.
@@ -171,6 +172,10 @@ func (t *txn) begin(first ask) {
 	}
 	t.first = answers[len(keys):]
 	t.meta, _ = get[meta](t, key(metas))
+	if t.meta.Layout != layout && !first.any {
+		t.fail(fmt.Errorf("%w: it says that its keys have the layout %d", errDamaged, t.meta.Layout))
+		return
+	}
 	t.s.lines.Store(uint64(t.meta.Lines))
 }
 
@@ -396,8 +401,8 @@ func (t *txn) commit() error {
 	}
 	limits, keys := t.s.engine.Limits(), len(t.guards)+len(t.writes)
 	if limits.Keys > 0 && keys > limits.Keys || limits.Bytes > 0 && size > limits.Bytes {
-		return unavailable(fmt.Errorf("the call changes %d keys and %d bytes, and the engine takes %d and %d at once: ask for fewer jobs",
-			keys, size, limits.Keys, limits.Bytes))
+		return unavailable(fmt.Errorf("%w: the call changes %d keys and %d bytes, and the engine takes %d and %d at once: ask for fewer jobs",
+			errTooLarge, keys, size, limits.Keys, limits.Bytes))
 	}
 	return ofCommit(t.view.Commit(t.ctx, c))
 }

@@ -107,19 +107,46 @@ func ended(now time.Time) Range {
 	return r
 }
 
-// forget deletes values that have ended: unique keys, answers, workers, and signs of cancellations. It is part of the calls that servers make from time to time, so that
-// calls of producers do not conflict over it.
+// forget deletes values that have ended: unique keys, answers, workers, and signs of cancellations, and the histories of jobs that were deleted. It is part of the
+// calls that servers make from time to time, so that calls of producers do not conflict over it.
 func (t *txn) forget(found []Item) {
 	var keys [][]byte
+	var histories []Item
 	for _, end := range found {
-		keys = append(keys, end.Key[9:])
+		if table(end.Key[9]) == attempts {
+			histories = append(histories, end)
+		} else {
+			keys = append(keys, end.Key[9:])
+		}
 	}
 	t.fetch(keys...)
-	for i, end := range found {
+	for _, end := range found {
+		if table(end.Key[9]) == attempts {
+			continue
+		}
 		// The key may have been taken again since then. Each kind of value says when it ends.
-		if value, ok := get[struct{ Until time.Time }](t, keys[i]); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
-			t.remove(keys[i])
+		if value, ok := get[struct{ Until time.Time }](t, end.Key[9:]); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
+			t.remove(end.Key[9:])
 		}
 		t.remove(end.Key)
+	}
+	t.forgetHistories(histories)
+}
+
+// forgetHistories deletes the histories of jobs that were deleted, as many as one call deletes.
+func (t *txn) forgetHistories(found []Item) {
+	var asked []Range
+	for _, end := range found {
+		asked = append(asked, attemptsOf(lastNumber(end.Key)))
+	}
+	room := droppedAtOnce
+	for i, history := range t.scan(asked...) {
+		if room -= len(history); room < 0 {
+			break
+		}
+		for _, a := range history {
+			t.remove(a.Key)
+		}
+		t.remove(found[i].Key)
 	}
 }

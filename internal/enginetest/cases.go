@@ -30,7 +30,7 @@ func Cases() []Case {
 		{"Commit/ChecksGuardsWhenItApplies", "Guards must be checked at the moment of the commit: of two commits that each write a key that the other one guards, at most one succeeds.", skew},
 		{"Commit/CountsToTheLast", "Guards must be checked at the moment of the commit", counts},
 		{"Commit/SharesGuards", "Two commits that guard a key which neither writes must not make each other fail: every change has a guard on the same key.", shared},
-		{"Commit/TakesALargeChange", "A call on 1,000 jobs changes up to 8,010 keys, guards 2,010, and writes up to 24 MiB.\na store uses keys of its own choice, of at most 600 bytes.", large},
+		{"Commit/TakesALargeChange", "A call on 1,000 jobs changes up to 11,010 keys, guards 3,010, and writes up to 24 MiB.\na store uses keys of its own choice, of at most 600 bytes.", large},
 		{"Version/NeverComesBack", "A version belongs to one value of one key: each commit that writes the key gives it another version, also if the value stays the same, the key was removed in between, or the engine was opened again.", versions},
 		{"Tickets/Rise", "Tickets returns n positive numbers in rising order that no other call returns, in whatever process and however often the engine is opened. All of them are greater than each one that was returned before Tickets was called.", ticketsRise},
 		{"Tickets/AreGivenOnce", "Tickets returns n positive numbers in rising order that no other call returns", ticketsOnce},
@@ -346,7 +346,7 @@ func large(c *c) {
 			c.fail("the engine takes %d %s, and a store needs %d", l.has, l.what, l.least)
 		}
 	}
-	const guards = 2010
+	const guards, keys = 3010, 11_010
 	long := func(i int) string { return fmt.Sprintf("%0600d", i) }
 	var before kv.Change
 	for i := range guards {
@@ -358,11 +358,11 @@ func large(c *c) {
 		c.fail("of %d keys of 600 bytes, %d are there", guards, len(found))
 	}
 	var change kv.Change
-	size := (kv.MinBytes - 8010*600 - guards*600) / 1000
+	size := (kv.MinBytes - keys*600 - guards*600) / 1000
 	for i := range 1000 {
 		change.Puts = append(change.Puts, kv.Item{Key: []byte(long(i)), Value: []byte(strings.Repeat("x", size))})
 	}
-	for i := 1000; i < 8010; i++ {
+	for i := 1000; i < keys; i++ {
 		change.Deletes = append(change.Deletes, []byte(long(i)))
 	}
 	change = guarding(change, found...)
