@@ -9,7 +9,7 @@ run: ## serve a store in .cache/jq.db, with a worker that runs a sample job; Ctr
 demo: ## watch a worker crash, its job recovered, and its late answer refused
 	@go run ./cmd/jobq demo
 
-test: ## run the tests under the race detector and print their figures: twelve minutes on two cores
+test: ## run the tests under the race detector and print their figures: ten minutes on two cores
 	@scripts/test
 
 test-all: ## run the tests that take longer or need more: killed processes, a pooler, the pages in a browser, a release, the module of the peers
