@@ -177,15 +177,32 @@ func (c *Cluster) Leader(ctx context.Context, of ...int) (leader int, err error)
 		}
 	}
 	err = poll(ctx, func(ctx context.Context) error {
+		var others []error
 		for _, i := range of {
-			if s, err := c.client.Status(ctx, c.members[i].client); err == nil && s.Leader == s.Header.MemberId {
+			err := c.leads(ctx, c.members[i])
+			if err == nil {
 				leader = i
 				return nil
 			}
+			others = append(others, fmt.Errorf("member %s: %w", c.members[i].name, err))
 		}
-		return errors.New("none of the members leads")
+		return errors.Join(others...)
 	})
 	return leader, err
+}
+
+// leads returns an error if the member does not lead the cluster, or does not answer in time for others to be asked.
+func (c *Cluster) leads(ctx context.Context, m *member) error {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	s, err := c.client.Status(ctx, m.client)
+	if err != nil {
+		return err
+	}
+	if s.Leader != s.Header.MemberId {
+		return fmt.Errorf("it follows %x in term %d: %v", s.Leader, s.RaftTerm, s.Errors)
+	}
+	return nil
 }
 
 // Ready waits until each member answers a read that needs most of the others.
