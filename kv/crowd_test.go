@@ -49,9 +49,9 @@ func newCrowd(t *testing.T, jobs int) *crowd {
 		i, meet := opened, &c.meet[opened]
 		opened++
 		return &shared{&odd{Engine: db.Connect(), commit: func(ctx context.Context, v kv.View, change kv.Change) error {
-			if change := c.interrupt; i == 0 && change != nil {
+			if interrupt := c.interrupt; i == 0 && interrupt != nil {
 				c.interrupt = nil
-				change()
+				interrupt()
 			}
 			if meet.CompareAndSwap(true, false) {
 				c.meeting.Done()

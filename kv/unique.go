@@ -111,22 +111,19 @@ func ended(now time.Time) Range {
 // calls that servers make from time to time, so that calls of producers do not conflict over it.
 func (t *txn) forget(found []Item) {
 	var keys [][]byte
-	var histories []Item
+	var values, histories []Item
 	for _, end := range found {
 		if table(end.Key[9]) == attempts {
 			histories = append(histories, end)
-		} else {
-			keys = append(keys, end.Key[9:])
-		}
-	}
-	t.fetch(keys...)
-	for _, end := range found {
-		if table(end.Key[9]) == attempts {
 			continue
 		}
+		values, keys = append(values, end), append(keys, end.Key[9:])
+	}
+	t.fetch(keys...)
+	for i, end := range values {
 		// The key may have been taken again since then. Each kind of value says when it ends.
-		if value, ok := get[struct{ Until time.Time }](t, end.Key[9:]); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
-			t.remove(end.Key[9:])
+		if value, ok := get[struct{ Until time.Time }](t, keys[i]); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
+			t.remove(keys[i])
 		}
 		t.remove(end.Key)
 	}

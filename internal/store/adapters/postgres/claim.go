@@ -286,8 +286,8 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, err
 	return t.records(findQuery[findKind{weigh, c.policy.ByKey()}], append(args, quota, limit, c.limited)...)
 }
 
-// lightEnough limits a query to its first rows whose documents together fit into one answer, by what is compared with its size. The server knows the length of a
-// large document without reading it.
+// lightEnough limits a query to its first rows whose documents together fit into one answer: fits is the size that must, of which heaped is the size of the
+// documents up to the row. The server knows the length of a large document without reading it.
 func lightEnough(weigh bool, fits, query string) string {
 	if !weigh {
 		return query
