@@ -1,0 +1,182 @@
+package kv_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/kv"
+	"github.com/seed-ed332417/jq/kv/internal/memkv"
+)
+
+// least are the limits of an engine that takes no more than it must.
+var least = kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes, Value: kv.MinValue}
+
+func TestLimitsOfAnEngine(t *testing.T) {
+	for what, limits := range map[string]kv.Limits{
+		"128 keys in a commit, and a store needs 16000":         {Keys: 128},
+		"1572864 bytes in a commit, and a store needs 25165824": {Bytes: 3 << 19},
+		"102400 bytes in a value, and a store needs 2097152":    {Value: 100 << 10},
+	} {
+		_, err := kv.Open(t.Context(), &odd{Engine: memkv.New().Connect(), limits: limits}, nil)
+		assert.EqualError(t, err, "jq: the engine takes "+what+": raise its limit")
+	}
+}
+
+// The largest calls fit into the least limits.
+func TestLargestChangesFit(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
+	s, clk := open(t, e)
+	most := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		most = max(most, len(c.Guards)+len(c.Puts)+len(c.Deletes))
+		return v.Commit(ctx, c)
+	}
+	long := []byte(`"` + strings.Repeat("x", 8000) + `"`)
+	req := contract.EnqueueRequest{RequestKey: "r"}
+	for i := range contract.MaxItems {
+		req.Jobs = append(req.Jobs, contract.NewJob{
+			Queue: "q", Kind: "k", Payload: long, UniqueKey: fmt.Sprint(i), Replace: true, MaxRetries: 9, ExpiresAt: clk.Now().Add(time.Hour),
+		})
+	}
+	_, err := s.Enqueue(t.Context(), req)
+	require.NoError(t, err)
+	req.RequestKey = "another"
+	for i := range req.Jobs {
+		req.Jobs[i].Priority = 1
+		req.Jobs[i].ExpiresAt = clk.Now().Add(2 * time.Hour)
+	}
+	_, err = s.Enqueue(t.Context(), req)
+	require.NoError(t, err)
+	for range 2 {
+		jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+		require.NoError(t, err)
+		require.Len(t, jobs, contract.MaxItems)
+		var nacks []contract.NAck
+		for _, j := range jobs {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.Release})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	_, err = s.Cancel(t.Context(), contract.Filter{Queue: "q"}, contract.MaxItems)
+	require.NoError(t, err)
+	_, err = s.Requeue(t.Context(), contract.Filter{Queue: "q"}, contract.MaxItems)
+	require.NoError(t, err)
+	_, err = s.Cancel(t.Context(), contract.Filter{Queue: "q"}, contract.MaxItems)
+	require.NoError(t, err)
+	_, err = s.Delete(t.Context(), contract.Filter{Queue: "q"}, contract.MaxItems)
+	require.NoError(t, err)
+	assert.Greater(t, most, 9_000, "keys of the largest change")
+}
+
+// Each job takes a unique key from one that has expired, and has a document of its own. Nothing has a larger change.
+func TestLargestEnqueueFits(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
+	s, clk := open(t, e)
+	var last kv.Change
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		last = c
+		return v.Commit(ctx, c)
+	}
+	for _, window := range []time.Duration{0, time.Hour} { // a key with a window that has passed is free
+		req := contract.EnqueueRequest{RequestKey: clk.Now().String()}
+		for i := range contract.MaxItems {
+			req.Jobs = append(req.Jobs, contract.NewJob{
+				Queue: "q", Kind: "k", Payload: []byte(`"` + strings.Repeat("x", 8000) + `"`),
+				UniqueKey: fmt.Sprint(i), UniqueFor: window, ExpiresAt: clk.Now().Add(time.Hour),
+			})
+		}
+		added, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+		require.False(t, added[0].Duplicate)
+		clk.Add(2 * time.Hour)
+	}
+	assert.LessOrEqual(t, len(last.Guards), 3_010)
+	assert.InDelta(t, 11_005, len(last.Puts)+len(last.Deletes), 5)
+}
+
+// Jobs with long histories are deleted at once. What one call can not delete of the histories goes later.
+func TestDeleteOfLongHistories(t *testing.T) {
+	const jobs, claims = 500, 25
+	db := memkv.New()
+	s, _ := open(t, &odd{Engine: db.Connect(), limits: least})
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{plain}, jobs)})
+	require.NoError(t, err)
+	for range claims {
+		claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", jobs))
+		require.NoError(t, err)
+		var nacks []contract.NAck
+		for _, j := range claimed {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.Release})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	every := contract.Filter{States: contract.Phases()}
+	_, err = s.Cancel(t.Context(), every, jobs)
+	require.NoError(t, err)
+	deleted, err := s.Delete(t.Context(), every, jobs)
+	require.NoError(t, err)
+	assert.Len(t, deleted, jobs)
+	left := func() (n int) {
+		for _, item := range all(t, db) {
+			if item.Key[0] == 'h' || item.Key[0] == 'e' {
+				n++
+			}
+		}
+		return n
+	}
+	require.NotZero(t, left(), "the call deletes all of the histories: the test is about nothing")
+	for range 10 {
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(t, err)
+	}
+	assert.Zero(t, left())
+}
+
+// Jobs with long errors are claimed, though not all of them at once.
+func TestClaimOfLongErrors(t *testing.T) {
+	s, clk := open(t, &odd{Engine: memkv.New().Connect(), limits: least})
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{plain}, contract.MaxItems)})
+	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+	require.NoError(t, err)
+	require.Len(t, claimed, contract.MaxItems)
+	for half := range slices.Chunk(claimed, contract.MaxItems/2) {
+		var nacks []contract.NAck
+		for _, j := range half {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.After, Error: strings.Repeat("x", contract.MaxErrorBytes)})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	clk.Add(time.Hour)
+	again, calls := 0, 0
+	for ; again < contract.MaxItems && calls < 5; calls++ {
+		req := claimOf("q", contract.MaxItems)
+		req.RetryQuota = contract.MaxItems
+		jobs, err := s.FetchAndClaim(t.Context(), req)
+		require.NoError(t, err)
+		again += len(jobs)
+	}
+	assert.Equal(t, contract.MaxItems, again)
+	assert.Greater(t, calls, 1, "all of them fit into one change: the test is about nothing")
+}
+
+// A change that the engine can not take is refused, and the message says what to do.
+func TestChangeThatIsTooLargeIsRefused(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect()}
+	s, _ := open(t, e)
+	e.limits = kv.Limits{Keys: 20}
+	_, err := s.Enqueue(t.Context(), request(10))
+	assert.ErrorIs(t, err, contract.ErrUnavailable)
+	assert.ErrorContains(t, err, "the engine takes 20 and 0 at once: ask for fewer jobs")
+}
