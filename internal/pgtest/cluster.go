@@ -44,6 +44,21 @@ func Start(ctx context.Context, o Options) (*Cluster, error) { return begin(ctx,
 
 // begin starts a cluster whose data fill has made.
 func begin(ctx context.Context, o Options, fill func(*Cluster, context.Context) error) (*Cluster, error) {
+	c, err := place(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err = fill(c, ctx); err == nil {
+		err = c.Revive(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a Postgres for tests in %s: %w", c.folder, err), c.Stop())
+	}
+	return c, nil
+}
+
+// place makes the folder of a cluster without data, and chooses its port. Stop removes it.
+func place(ctx context.Context, o Options) (*Cluster, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
 		return nil, err
@@ -54,13 +69,13 @@ func begin(ctx context.Context, o Options, fill func(*Cluster, context.Context) 
 		return nil, err
 	}
 	c := &Cluster{options: o, folder: folder, bin: bin, lock: flock.New(filepath.Join(folder, "owner"))}
-	if err := c.start(ctx, fill); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting a Postgres for tests in %s: %w", folder, err), c.Stop())
+	if err := c.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the folder %s of a Postgres for tests: %w", folder, err), c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, fill func(*Cluster, context.Context) error) error {
+func (c *Cluster) prepare() error {
 	if err := c.lock.Lock(); err != nil {
 		return err
 	}
@@ -71,10 +86,7 @@ func (c *Cluster) start(ctx context.Context, fill func(*Cluster, context.Context
 		return err
 	}
 	c.DSN, c.TCP = c.options.dsns(c)
-	if err := fill(c, ctx); err != nil {
-		return err
-	}
-	return c.Revive(ctx)
+	return nil
 }
 
 // initdb creates the data of a new server.

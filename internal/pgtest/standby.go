@@ -18,9 +18,10 @@ import (
 // Replication.
 //
 // [Cluster.Standby] starts a second server that streams from the first one. Commits do not wait for it until you call
-// [Cluster.Synchronous]. [Cluster.Detach] cuts it off from its primary, and [Cluster.Attach] lets it stream again; if the
-// standby is promoted in between, it lacks what the primary has committed meanwhile. A failover is Crash of the primary, then
-// Promote of the standby. Revive starts the old primary again, as a second server that knows nothing of the first.
+// [Cluster.Synchronous] or [Cluster.AnyOf]. [Cluster.Detach] cuts it off from its primary, and [Cluster.Attach] lets it stream
+// again; if the standby is promoted in between, it lacks what the primary has committed meanwhile. A failover is Crash of the
+// primary, then Promote of the standby; of several, that with the most by [Cluster.Received], and then the others [Cluster.Follow]
+// it. Revive starts the old primary again, as a second server that knows nothing of the first.
 //
 // Options without Durable turn synchronous_commit off, and then no commit waits for a standby. Tests of synchronous replication
 // must start their primary with synchronous_commit=on in Settings, or with Durable.
@@ -28,10 +29,13 @@ import (
 // replicationBound limits how long a server may take to carry out a command of this file.
 const replicationBound = time.Minute
 
+// Each server keeps enough WAL for the time that a test detaches a standby.
+const keptWAL, kept = "wal_keep_size", "1GB"
+
 // Standby starts a server that streams from this one, and returns once it streams. The caller must stop it, before or after its
 // primary.
 func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
-	if err := c.configure(ctx, "wal_keep_size", "1GB"); err != nil { // enough WAL for the time that a test detaches the standby
+	if err := c.configure(ctx, keptWAL, kept); err != nil {
 		return nil, err
 	}
 	s, err := begin(ctx, c.options, func(s *Cluster, ctx context.Context) error { return s.copyOf(ctx, c) })
@@ -52,7 +56,7 @@ func (c *Cluster) copyOf(ctx context.Context, primary *Cluster) error {
 	}
 	c.primary = primary
 	// The copy has the primary's ALTER SYSTEM settings, including the standbys that its commits wait for.
-	text := "primary_conninfo = " + confQuoted(c.conninfo()) + "\nwal_retrieve_retry_interval = 100ms\n"
+	text := "primary_conninfo = " + confQuoted(c.conninfo()) + "\nwal_retrieve_retry_interval = 100ms\n" + keptWAL + " = " + kept + "\n"
 	return os.WriteFile(filepath.Join(c.data(), "postgresql.auto.conf"), []byte(text), 0o600)
 }
 
@@ -70,10 +74,23 @@ func confQuoted(value string) string { return "'" + strings.ReplaceAll(value, "'
 // Synchronous sets whether commits on this server wait until a standby has them. The setting holds for every commit after it
 // returns. A commit that is already waiting continues to wait until a standby connects or replication is no longer synchronous.
 func (c *Cluster) Synchronous(ctx context.Context, on bool) error {
-	names := ""
 	if on {
-		names = "*"
+		return c.await(ctx, "*")
 	}
+	return c.await(ctx, "")
+}
+
+// AnyOf makes commits on this server wait until one of the standbys has them, whichever it is, as Synchronous does otherwise.
+func (c *Cluster) AnyOf(ctx context.Context, standbys ...*Cluster) error {
+	var names []string
+	for _, s := range standbys {
+		names = append(names, pq.QuoteIdentifier(s.standbyName()))
+	}
+	return c.await(ctx, "ANY 1 ("+strings.Join(names, ", ")+")")
+}
+
+// await sets which standbys commits wait for.
+func (c *Cluster) await(ctx context.Context, names string) error {
 	if err := c.configure(ctx, "synchronous_standby_names", names); err != nil {
 		return err
 	}
@@ -119,8 +136,24 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 		SELECT count(*) = 1
 		FROM pg_stat_replication
 		WHERE application_name = %s AND state = 'streaming' AND replay_lsn >= %s::pg_lsn
-			AND (sync_state = 'sync' OR current_setting('synchronous_standby_names') = '')`,
+			AND (sync_state IN ('sync', 'quorum') OR current_setting('synchronous_standby_names') = '')`,
 		pq.QuoteLiteral(c.standbyName()), pq.QuoteLiteral(lsn)))
+}
+
+// Follow makes a standby stream from another primary, and returns when it has everything that this one had written. It must not
+// have received more than the other primary had when that was promoted.
+func (c *Cluster) Follow(ctx context.Context, primary *Cluster) error {
+	c.primary = primary
+	return c.Attach(ctx)
+}
+
+// Received returns how far in the log a standby has come, in bytes: of several standbys, the one that has received the most has
+// all that any of the others has.
+func (c *Cluster) Received(ctx context.Context) (position int64, err error) {
+	// A standby that was started anew has received nothing since, and has replayed what it had.
+	err = c.get(ctx, &position, `
+		SELECT (greatest(coalesce(pg_last_wal_receive_lsn(), '0/0'), coalesce(pg_last_wal_replay_lsn(), '0/0')) - '0/0')::bigint`)
+	return position, err
 }
 
 // Promote makes a standby a primary, and returns when it accepts writes. Its commits wait for no standby.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"os"
 	"testing"
+	"time"
 
 	_ "github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
@@ -38,6 +39,8 @@ func connect(t *testing.T, dsn string) *sql.DB {
 }
 
 func insert(ctx context.Context, db *sql.DB, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the commit may wait for a standby
+	defer cancel()
 	_, err := db.ExecContext(ctx, `INSERT INTO numbers VALUES ($1)`, n)
 	return err
 }
@@ -98,6 +101,42 @@ func TestCommitWaitsForASynchronousStandby(t *testing.T) {
 	require.NoError(t, standby.Detach(t.Context()))
 	require.NoError(t, primary.Synchronous(t.Context(), false))
 	require.NoError(t, insert(t.Context(), db, 3))
+}
+
+// A commit waits for one of two standbys, whichever. Of both, the one that was cut off last has received the most, and the other one
+// can follow it.
+func TestCommitWaitsForOneOfTwoStandbys(t *testing.T) {
+	t.Parallel()
+	primary, first := pair(t)
+	second, err := primary.Standby(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, second.Stop()) })
+	require.NoError(t, primary.AnyOf(t.Context(), first, second))
+	require.NoError(t, first.CaughtUp(t.Context()))
+	require.NoError(t, second.CaughtUp(t.Context()))
+	db := connect(t, primary.DSN)
+	require.NoError(t, insert(t.Context(), db, 1))
+	require.NoError(t, first.Detach(t.Context()))
+	require.NoError(t, insert(t.Context(), db, 2))
+	require.NoError(t, second.Detach(t.Context()))
+	answer := make(chan error, 1)
+	go func() { answer <- insert(context.Background(), db, 3) }()
+	_, err = primary.WaitingCommits(t.Context(), 1)
+	require.NoError(t, err)
+	require.Empty(t, answer)
+
+	require.NoError(t, primary.Crash(t.Context()))
+	require.Error(t, <-answer)
+	less, err := first.Received(t.Context())
+	require.NoError(t, err)
+	more, err := second.Received(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, more, less)
+	require.NoError(t, second.Promote(t.Context()))
+	require.NoError(t, first.Follow(t.Context(), second))
+	require.NoError(t, insert(t.Context(), connect(t, second.DSN), 4))
+	require.NoError(t, first.CaughtUp(t.Context()))
+	assert.Equal(t, []int{1, 2, 4}, numbers(t, connect(t, first.DSN)))
 }
 
 // A client of PgBouncer goes on through an exchange of the server, with the connection that it had.
