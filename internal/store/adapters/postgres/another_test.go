@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -268,6 +270,46 @@ func TestSeveralHostsLeadFromAStandbyToThePrimary(t *testing.T) {
 		}
 		require.Len(t, claimN(t, s, 1), 1)
 		require.NoError(t, s.Close())
+	}
+}
+
+// The first host of a DSN is a machine that does not answer: it takes connections and says nothing, as one that has stopped. Calls, wake-ups and
+// callers' transactions go to the next one all the same.
+func TestSilentHostIsPassedOver(t *testing.T) {
+	t.Parallel()
+	server := pgtest.DSN(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system answers for those who never accept
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, silent.Close()) })
+	config, err := pq.NewConfig(server)
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(silent.Addr().String())
+	require.NoError(t, err)
+	dsn := fmt.Sprintf("host=127.0.0.1,%s port=%s,%d user=%s password='%s' dbname=%s sslmode=disable",
+		config.Host, port, config.Port, config.User, config.Password, config.Database)
+	options := &Options{Schema: pgtest.Schema(t, server)}
+	other, err := Open(t.Context(), server, options)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, other.Close()) })
+
+	s, err := Open(t.Context(), dsn, options)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	wakeups, err := s.Subscribe(t.Context(), nil)
+	require.NoError(t, err)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	enqueue(t, s.InTx(tx), 1)
+	require.NoError(t, tx.Commit())
+	require.Len(t, claimN(t, s, 1), 1)
+	for len(wakeups) > 0 {
+		<-wakeups
+	}
+	enqueue(t, other, 1)
+	select {
+	case <-wakeups:
+	case <-time.After(time.Minute):
+		t.Fatal("no wake-up comes from the second host")
 	}
 }
 

@@ -149,7 +149,7 @@ type Options struct {
 // Open opens the store. It creates or migrates its schema if needed, unless Options.NoMigrate is set. Any number of processes
 // may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq, which may have max_conns (see
 // Options.MaxConns). If it has several hosts, the store uses the one that accepts writes, unless the DSN has
-// target_session_attrs.
+// target_session_attrs, and passes over one that is silent for two seconds, or for connect_timeout.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -228,7 +228,12 @@ const defaultConns = 5
 // errHosts refuses a DSN that has ports behind its hosts.
 var errHosts = errors.New("several hosts")
 
-// toPrimary reads the DSN. If it has several hosts and no target_session_attrs, toPrimary selects the host that accepts writes.
+// silence is how many seconds one of several hosts may take to let a connection in, unless the DSN says otherwise: a machine that is dead may
+// answer nothing at all, and the next host must have its turn within the time of a call.
+const silence = 2
+
+// toPrimary reads the DSN. If it has several hosts and no target_session_attrs, toPrimary selects the host that accepts writes; if it has no
+// connect_timeout, it limits how long each may be silent.
 func toPrimary(dsn string) (string, pq.Config, error) {
 	config, err := pq.NewConfig(dsn)
 	if err != nil || len(config.Multi) == 0 {
@@ -239,20 +244,26 @@ func toPrimary(dsn string) (string, pq.Config, error) {
 			return dsn, config, errHosts
 		}
 	}
-	if config.TargetSessionAttrs != "" {
-		return dsn, config, nil
+	if config.TargetSessionAttrs == "" {
+		dsn = with(dsn, "target_session_attrs=read-write")
 	}
-	const wanted = "target_session_attrs=read-write"
-	switch {
-	case !strings.Contains(dsn, "://"):
-		dsn += " " + wanted
-	case strings.Contains(dsn, "?"):
-		dsn += "&" + wanted
-	default:
-		dsn += "?" + wanted
+	if config.ConnectTimeout == 0 {
+		dsn = with(dsn, fmt.Sprintf("connect_timeout=%d", silence))
 	}
 	config, err = pq.NewConfig(dsn)
 	return dsn, config, err
+}
+
+// with adds a setting to a DSN.
+func with(dsn, setting string) string {
+	switch {
+	case !strings.Contains(dsn, "://"):
+		return dsn + " " + setting
+	case strings.Contains(dsn, "?"):
+		return dsn + "&" + setting
+	default:
+		return dsn + "?" + setting
+	}
 }
 
 func (o *Options) filled() (Options, error) {
