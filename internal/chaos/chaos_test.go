@@ -198,8 +198,8 @@ func (s *storm) calm() {
 
 func (s *storm) place() string {
 	switch {
-	case s.pair != nil:
-		return s.pair.place()
+	case s.group != nil:
+		return s.group.place()
 	case s.server != nil:
 		return "Postgres"
 	default:

@@ -37,7 +37,7 @@ type judge struct {
 // atRest is the store for who looks at what is left: without PgBouncer in between, which may just be starting anew.
 func (s *storm) atRest() database {
 	s.Helper()
-	if s.pair == nil {
+	if !s.failsOver() {
 		return s.store
 	}
 	direct := s.role
@@ -220,7 +220,7 @@ func (j *judge) checkTokens(row jq.JobDetail) {
 
 // follows says whether a token is the one that is due, or the first ones of a later epoch, which begins when a standby is promoted.
 func (j *judge) follows(due, token int64) bool {
-	return token == due || j.pair != nil && token>>32 > due>>32
+	return token == due || j.failsOver() && token>>32 > due>>32
 }
 
 // checkRuns: the history has what the ledger has seen, and no job was run too often.

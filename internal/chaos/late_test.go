@@ -23,7 +23,7 @@ func latePlan(n int) plan {
 
 // canComeLate says whether other jobs can be added while a transaction with a job is open: a file has one writer at a time. A transaction through PgBouncer
 // would hold up the failover.
-func (s *storm) canComeLate() bool { return s.server != nil && s.pair == nil }
+func (s *storm) canComeLate() bool { return s.server != nil && s.group == nil }
 
 // comeLate commits jobs of the ordered queue, one of each line at a time, when later ones have begun to run. What it returns ends that.
 func (s *storm) comeLate() (stay func()) {

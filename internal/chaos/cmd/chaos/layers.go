@@ -34,6 +34,7 @@ var layers = []layer{
 	{"chaos on Postgres", storms, "^TestChaosOnPostgres$", "kills", 1000, true, ""},
 	{"failover, synchronous standby", storms, "^TestFailoverToASynchronousStandby$", "failovers", 10, true, ""},
 	{"failover, standby that lags", storms, "^TestFailoverToAStandbyThatLags$", "failovers", 10, true, ""},
+	{"failover, two synchronous standbys", storms, "^TestFailoverToOneOfTwoSynchronousStandbys$", "failovers", 10, true, ""},
 	{"killed writers on SQLite", sqlite, "^TestKilledProcess", "kills", 1000, false, ""},
 	{"killed writers on Postgres", postgres, "^TestKilledProcess", "kills", 1000, false, ""},
 	{"killed restores and backups of SQLite", sqlite, "^Test(RestoreKilled|KilledBackup|KilledRestore)", "kills", 1000, false, ""},
