@@ -37,7 +37,7 @@ compare: ## see what jq, River and asynq do when a worker dies or comes back lat
 	@go -C bench run . --compare --document ../docs/why.md
 
 chaos: ## repeat the tests of real faults with new seeds until 1,000 kills a store and ten failovers; continues where it stopped. FLAGS='-share 0.1 -for 20m' for less
-	@go run ./internal/chaos/cmd/chaos $(FLAGS)
+	@. scripts/patroni && need_patroni && go run ./internal/chaos/cmd/chaos $(FLAGS)
 
 soak: ## run each store for an hour, with kills and a held snapshot: samples, plots and verdicts in .cache/soak. FLAGS='-length 2m -stores sqlite' for less
 	@go run ./internal/chaos/cmd/soak $(FLAGS)

@@ -200,6 +200,8 @@ func (s *storm) place() string {
 	switch {
 	case s.group != nil:
 		return s.group.place()
+	case s.patroni != nil:
+		return "three nodes of Postgres under Patroni"
 	case s.server != nil:
 		return "Postgres"
 	default:

@@ -131,6 +131,10 @@ func (g *group) follow(t *testing.T, primary *pgtest.Cluster) {
 
 // failOver kills the primary for good, promotes a standby, and gives that the other ones and a new one.
 func (s *storm) failOver(st step) {
+	if s.patroni != nil {
+		s.failOverByItself(st)
+		return
+	}
 	g, turn := s.group, s.done[failOver]
 	switch {
 	case !g.synchronous:

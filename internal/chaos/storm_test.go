@@ -75,11 +75,13 @@ func drawn(seed uint64, faults map[string]int) []step {
 // A storm is what happens to a fleet.
 type storm struct {
 	*fleet
-	store   database        // of the test, which nothing disturbs but the death of the server
-	server  *pgtest.Cluster // nil where there is a file
-	group   *group          // of which the server is one, if the test makes it fail over
-	outages []time.Duration // from the death of a primary until calls that began later are answered
-	held    sync.WaitGroup  // who undoes what can be undone
+	store     database        // of the test, which nothing disturbs but the death of the server
+	server    *pgtest.Cluster // nil where there is a file
+	group     *group          // of which the server is one, if the test makes it fail over
+	patroni   *pgtest.Patroni // likewise, if it fails over by itself
+	outages   []time.Duration // from the death of a primary until calls that began later are answered
+	comebacks []time.Duration // from the start of a dead node until it follows
+	held      sync.WaitGroup  // who undoes what can be undone
 
 	done      map[string]int
 	holding   atomic.Int64 // who is held up just now
@@ -88,7 +90,7 @@ type storm struct {
 }
 
 // failsOver says whether another server can take the place of the one that accepts writes.
-func (s *storm) failsOver() bool { return s.group != nil }
+func (s *storm) failsOver() bool { return s.group != nil || s.patroni != nil }
 
 // rage lets the storm happen.
 func (s *storm) rage(steps []step) {

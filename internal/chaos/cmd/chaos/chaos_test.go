@@ -18,9 +18,9 @@ import (
 
 // The layers of the module in testdata.
 var (
-	storm = layer{"a storm", ".", "^TestStorm$", "kills", 6, true, "JQ_TOY=a strong wind"}
-	empty = layer{"an empty one", ".", "^TestEmpty$", runs, 1, false, ""}
-	slow  = layer{"a slow one", ".", "^TestSlow$", "kills", 2, false, ""}
+	storm = layer{"a storm", ".", "^TestStorm$", "kills", 6, true, "JQ_TOY=a strong wind", ""}
+	empty = layer{"an empty one", ".", "^TestEmpty$", runs, 1, false, "", ""}
+	slow  = layer{"a slow one", ".", "^TestSlow$", "kills", 2, false, "", ""}
 )
 
 // toy is a copy of the module in testdata.
@@ -107,6 +107,26 @@ func TestRunThatTriesNothingFails(t *testing.T) {
 	_, err := chaos(t, root, []layer{empty})
 	require.ErrorIs(t, err, errFound)
 	assert.ErrorContains(t, err, "the disk is missing")
+}
+
+// What a layer needs may be missing on this machine. Its absence is said, and the other layers run.
+func TestLayerThatLacksItsProgramsIsLeftOut(t *testing.T) {
+	const variable = "JQ_TOY_PROGRAMS"
+	needy := empty
+	needy.name, needy.needs = "a needy one", variable
+	root := toy(t)
+	t.Setenv(variable, "")
+	printed, err := chaos(t, root, []layer{needy, empty})
+	require.NoError(t, err)
+	assert.Contains(t, printed, "left out: a needy one, because "+variable+" is not set\n")
+	assert.Equal(t, 0, kept(t, root).of(needy).Counts[runs])
+	assert.Equal(t, 1, kept(t, root).of(empty).Counts[runs])
+
+	t.Setenv(variable, root)
+	printed, err = chaos(t, root, []layer{needy, empty})
+	require.NoError(t, err)
+	assert.NotContains(t, printed, "left out")
+	assert.Equal(t, 1, kept(t, root).of(needy).Counts[runs])
 }
 
 // TestSignals ends the command while a run is under way: gently, which lets the run end, and at once, which forgets it.

@@ -14,6 +14,7 @@ type layer struct {
 	want   int    // how much of it
 	seeded bool   // a seed determines the faults
 	with   string // an environment variable for the tests, name=value, if they need one
+	needs  string // an environment variable that must be set, else the layer is left out
 }
 
 const (
@@ -30,28 +31,29 @@ const seedVariable = "JQ_CHAOS_SEED"
 const runs = "runs"
 
 var layers = []layer{
-	{"chaos on SQLite", storms, "^TestChaosOnSQLite$", "kills", 1000, true, ""},
-	{"chaos on Postgres", storms, "^TestChaosOnPostgres$", "kills", 1000, true, ""},
-	{"failover, synchronous standby", storms, "^TestFailoverToASynchronousStandby$", "failovers", 10, true, ""},
-	{"failover, standby that lags", storms, "^TestFailoverToAStandbyThatLags$", "failovers", 10, true, ""},
-	{"failover, two synchronous standbys", storms, "^TestFailoverToOneOfTwoSynchronousStandbys$", "failovers", 10, true, ""},
-	{"killed writers on SQLite", sqlite, "^TestKilledProcess", "kills", 1000, false, ""},
-	{"killed writers on Postgres", postgres, "^TestKilledProcess", "kills", 1000, false, ""},
-	{"killed restores and backups of SQLite", sqlite, "^Test(RestoreKilled|KilledBackup|KilledRestore)", "kills", 1000, false, ""},
-	{"copies of SQLite files in use", sqlite, "^TestCopyOfAnyMoment", "copies", 1000, false, ""},
-	{"files of SQLite moved, replaced, without room", sqlite, "^Test(LogOf|Replaced|FileCopied|CopyIn|CopiesAnd|BackupWritten|FullDisk|ProcessThatEnded)", runs, 20, false, ""},
-	{"processes stopped in a write to SQLite", sqlite, "^Test(Stopped|EveryCallIsAnswered|OpenBeside|Stranger)", runs, 20, false, ""},
-	{"deaths of Postgres in mid-call", postgres, "^Test(ServerDies|LostClaims)", "deaths of the server", 200, false, ""},
-	{"Postgres away, sessions ended", postgres, "^TestServerAway$", "sessions ended", 3000, false, ""},
-	{"Postgres silent, its disk full", postgres, "^Test(Silen|FullDisk)", runs, 20, false, ""},
-	{"commits broken off", postgres, "^TestCommitThatWasBrokenOff", "commits broken off", 1000, false, ""},
-	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, ""},
-	{"members of etcd killed", etcd, "^Test(Leader|Follower|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10"},
-	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10"},
-	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
-	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
-	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
-	{"attack on a server on Postgres", storms, "^TestAttackOnPostgres$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
+	{"chaos on SQLite", storms, "^TestChaosOnSQLite$", "kills", 1000, true, "", ""},
+	{"chaos on Postgres", storms, "^TestChaosOnPostgres$", "kills", 1000, true, "", ""},
+	{"failover, synchronous standby", storms, "^TestFailoverToASynchronousStandby$", "failovers", 10, true, "", ""},
+	{"failover, standby that lags", storms, "^TestFailoverToAStandbyThatLags$", "failovers", 10, true, "", ""},
+	{"failover, two synchronous standbys", storms, "^TestFailoverToOneOfTwoSynchronousStandbys$", "failovers", 10, true, "", ""},
+	{"failover by Patroni", storms, "^TestPatroniFailsOver$", "failovers", 10, true, "", "JQ_TEST_PATRONI"},
+	{"killed writers on SQLite", sqlite, "^TestKilledProcess", "kills", 1000, false, "", ""},
+	{"killed writers on Postgres", postgres, "^TestKilledProcess", "kills", 1000, false, "", ""},
+	{"killed restores and backups of SQLite", sqlite, "^Test(RestoreKilled|KilledBackup|KilledRestore)", "kills", 1000, false, "", ""},
+	{"copies of SQLite files in use", sqlite, "^TestCopyOfAnyMoment", "copies", 1000, false, "", ""},
+	{"files of SQLite moved, replaced, without room", sqlite, "^Test(LogOf|Replaced|FileCopied|CopyIn|CopiesAnd|BackupWritten|FullDisk|ProcessThatEnded)", runs, 20, false, "", ""},
+	{"processes stopped in a write to SQLite", sqlite, "^Test(Stopped|EveryCallIsAnswered|OpenBeside|Stranger)", runs, 20, false, "", ""},
+	{"deaths of Postgres in mid-call", postgres, "^Test(ServerDies|LostClaims)", "deaths of the server", 200, false, "", ""},
+	{"Postgres away, sessions ended", postgres, "^TestServerAway$", "sessions ended", 3000, false, "", ""},
+	{"Postgres silent, its disk full", postgres, "^Test(Silen|FullDisk)", runs, 20, false, "", ""},
+	{"commits broken off", postgres, "^TestCommitThatWasBrokenOff", "commits broken off", 1000, false, "", ""},
+	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, "", ""},
+	{"members of etcd killed", etcd, "^Test(Leader|Follower|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10", ""},
+	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10", ""},
+	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
+	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
+	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m", ""},
+	{"attack on a server on Postgres", storms, "^TestAttackOnPostgres$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m", ""},
 }
 
 // again returns the command that runs the layer until its goal.

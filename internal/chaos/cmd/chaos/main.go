@@ -61,7 +61,11 @@ func run(now, soon context.Context, layers []layer, args []string, out io.Writer
 		return err
 	}
 	for _, l := range layers {
-		if pattern.MatchString(l.name) {
+		switch {
+		case !pattern.MatchString(l.name):
+		case l.needs != "" && os.Getenv(l.needs) == "":
+			fmt.Fprintf(out, "left out: %s, because %s is not set\n", l.name, l.needs)
+		default:
 			o.layers = append(o.layers, l)
 		}
 	}
