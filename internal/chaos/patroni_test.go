@@ -21,7 +21,7 @@ import (
 // onPatroni is how often each fault comes where servers fail over by themselves, which takes them half a minute each time.
 var onPatroni = map[string]int{killWorker: 8, endWorker: 2, stopWorker: 8, killProducer: 4, failOver: 5}
 
-// R62, with servers that nobody tends: the primary and the Patroni beside it are killed, the others elect a new one, and the processes
+// R62, with servers that nobody tends: the primary and the Patroni beside it are killed, their machine answers nothing, the others elect a new one, and the processes
 // find it among the hosts of their URL. Nothing that was acknowledged is lost, and no lease is given twice. The dead node comes back as
 // a standby by itself.
 func TestPatroniFailsOver(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -80,7 +81,8 @@ type Node struct {
 	name    string
 	rest    int // the port of its Patroni
 	program string
-	patroni *process // nil after Crash
+	patroni *process     // nil after Crash
+	silence net.Listener // on the server's port after Crash, else nil
 }
 
 // A process runs until it is killed, with all that it has started in its group.
@@ -216,16 +218,32 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// Crash kills the server and its Patroni, as the death of their machine does, except that who connects is told at once that nobody
-// listens.
+// Crash kills the server and its Patroni, as the death of their machine does: whoever connects gets no answer, until Return.
 func (n *Node) Crash(ctx context.Context) error {
 	n.patroni.kill() // first: it would start the server again
 	n.patroni = nil
-	return n.Cluster.Crash(ctx)
+	if err := n.Cluster.Crash(ctx); err != nil {
+		return err
+	}
+	var err error // nobody accepts what the system has connected
+	n.silence, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)))
+	return err
+}
+
+// speak ends the silence after Crash.
+func (n *Node) speak() error {
+	if n.silence == nil {
+		return nil
+	}
+	defer func() { n.silence = nil }()
+	return n.silence.Close()
 }
 
 // Return starts the Patroni of a node that is new or dead, which starts the server on the data that are there.
 func (n *Node) Return() (err error) {
+	if err := n.speak(); err != nil {
+		return err
+	}
 	n.crashed = false
 	n.patroni, err = n.launch("patroni", n.program, n.settings())
 	return err
@@ -343,7 +361,7 @@ func (p *Patroni) Stop() error {
 		n.patroni.kill()
 	}
 	for _, n := range p.Nodes {
-		errs = append(errs, n.Stop())
+		errs = append(errs, n.speak(), n.Stop())
 	}
 	p.etcd.kill()
 	if p.home != nil {
