@@ -50,6 +50,7 @@ var layers = []layer{
 	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, "", ""},
 	{"members of etcd killed", etcd, "^Test(Leader|Follower|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10", ""},
 	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10", ""},
+	{"the suite on etcd", etcd, "^Test(Conformance|HistoriesOnSeveralStores)", runs, 5, false, "", ""},
 	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m", ""},
