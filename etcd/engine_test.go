@@ -243,11 +243,11 @@ func TestLargeCommits(t *testing.T) {
 		what  string
 		c     kv.Change
 		error string
-	}{{"keys", change(20_001, 1), "too many operations"}, {"bytes", change(10, 4<<20), "larger than max"}} {
+	}{{"keys", change(40_001, 1), "too many operations"}, {"bytes", change(10, 4<<20), "larger than max"}} {
 		err := view(t, e).Commit(t.Context(), test.c)
 		require.ErrorIs(t, err, kv.ErrNothing, test.what)
 		assert.ErrorContains(t, err, test.error)
-		assert.ErrorContains(t, err, "--max-txn-ops 20000 --max-request-bytes 33554432")
+		assert.ErrorContains(t, err, "--max-txn-ops 40000 --max-request-bytes 33554432")
 	}
 	require.NoError(t, p.remove(t.Context()))
 }

@@ -74,7 +74,7 @@ func TestDefaultLimitsAreRefused(t *testing.T) {
 	for _, flags := range [][]string{{}, {etcdtest.Flags[0]}, {etcdtest.Flags[1]}} {
 		c := start(t, etcdtest.Options{Members: 1, NoSync: true, Flags: flags})
 		_, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
-		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432", "with the flags %q", flags)
+		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 40000 --max-request-bytes 33554432", "with the flags %q", flags)
 	}
 }
 

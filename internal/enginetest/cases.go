@@ -30,7 +30,7 @@ func Cases() []Case {
 		{"Commit/ChecksGuardsWhenItApplies", "Guards must be checked at the moment of the commit: of two commits that each write a key that the other one guards, at most one succeeds.", skew},
 		{"Commit/CountsToTheLast", "Guards must be checked at the moment of the commit", counts},
 		{"Commit/SharesGuards", "Two commits that guard a key which neither writes must not make each other fail: every change has a guard on the same key.", shared},
-		{"Commit/TakesALargeChange", "A call on 1,000 jobs changes up to 11,010 keys, guards 3,010, and writes up to 24 MiB.\na store uses keys of its own choice, of at most 600 bytes.", large},
+		{"Commit/TakesALargeChange", "A call on 1,000 jobs changes up to 11,010 keys, guards 3,010, and writes up to 24 MiB. One with 4,000 waits changes up to 25,000 keys and guards 15,000.\na store uses keys of its own choice, of at most 600 bytes.", large},
 		{"Version/NeverComesBack", "A version belongs to one value of one key: each commit that writes the key gives it another version, also if the value stays the same, the key was removed in between, or the engine was opened again.", versions},
 		{"Tickets/Rise", "Tickets returns n positive numbers in rising order that no other call returns, in whatever process and however often the engine is opened. All of them are greater than each one that was returned before Tickets was called.", ticketsRise},
 		{"Tickets/AreGivenOnce", "Tickets returns n positive numbers in rising order that no other call returns", ticketsOnce},
@@ -372,6 +372,28 @@ func large(c *c) {
 	}
 	c.put(e, "value", strings.Repeat("y", kv.MinValue))
 	c.is(e, "after a long one", "value", strings.Repeat("y", kv.MinValue))
+	manyKeys(c, e)
+}
+
+// manyKeys makes a change of more keys, which are shorter. Most of them are not there, so that an engine has less to do.
+func manyKeys(c *c, e kv.Engine) {
+	const guards, keys, puts = 15_000, 25_000, 5_000
+	var change kv.Change
+	for i := range keys {
+		name := fmt.Appendf(nil, "m%05d", i)
+		if i < guards {
+			change.Guards = append(change.Guards, kv.Item{Key: name})
+		}
+		if i < puts {
+			change.Puts = append(change.Puts, kv.Item{Key: name, Value: []byte("1")})
+		} else {
+			change.Deletes = append(change.Deletes, name)
+		}
+	}
+	c.commit(e, change)
+	if left := c.now(e, between("m", "n")); len(left) != puts {
+		c.fail("of a change that puts %d keys, %d are there", puts, len(left))
+	}
 }
 
 func versions(c *c) {

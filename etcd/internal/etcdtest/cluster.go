@@ -21,7 +21,7 @@ import (
 )
 
 // Flags are those that a store needs.
-var Flags = []string{"--max-txn-ops=20000", "--max-request-bytes=33554432"}
+var Flags = []string{"--max-txn-ops=40000", "--max-request-bytes=33554432"}
 
 // Options configures Start.
 type Options struct {
