@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/seed-ed332417/jq/contract"
@@ -18,28 +17,40 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 			first.keys = append(first.keys, named(uniques, n.UniqueKey))
 		}
 	}
-	return call(ctx, s, cmp.Or(req.Check(), contract.RefuseWaits(req)), first, func(t *txn) []contract.Enqueued {
+	for _, name := range groupsNamed(req) {
+		first.keys = append(first.keys, named(groups, name), named(gates, name))
+	}
+	refused := req.Check()
+	if err := s.linkAhead(ctx, refused, req.Jobs); err != nil {
+		return nil, err
+	}
+	return call(ctx, s, refused, first, func(t *txn) []contract.Enqueued {
 		if len(req.Jobs) == 0 {
 			return nil
 		}
 		if given, ok := t.answered(req); ok {
 			return given
 		}
-		if err := contract.CheckExpiry(req.Jobs, t.now); err != nil {
+		t.fetchJobs(jobsNamed(req.Jobs))
+		exists := func(id int64) bool { return t.job(id) != nil }
+		if err := contract.CheckNew(req.Jobs, t.now, exists, nil); err != nil {
 			t.fail(err)
 			return nil
 		}
 		t.fetchHolders(req.Jobs)
+		t.expect(req)
 		answers := make([]contract.Enqueued, len(req.Jobs))
 		for i, n := range req.Jobs {
-			answers[i] = t.enqueue(n)
+			answers[i] = t.enqueue(n, func(item int) int64 { return answers[item].ID })
 		}
+		t.arrived(req)
 		t.remember(req, answers)
 		return answers
 	})
 }
 
-func (t *txn) enqueue(n contract.NewJob) contract.Enqueued {
+// enqueue adds a job, unless it is a duplicate. The argument item returns the id of an earlier item of the call.
+func (t *txn) enqueue(n contract.NewJob, item func(i int) int64) contract.Enqueued {
 	if h, held := t.holder(n.UniqueKey); held {
 		duplicate := contract.Enqueued{ID: h.ID, Duplicate: true}
 		if j := t.job(h.ID); j != nil {
@@ -52,10 +63,13 @@ func (t *txn) enqueue(n contract.NewJob) contract.Enqueued {
 		}
 		return duplicate
 	}
-	j := n.Row(contract.Floor(t.meta.Epoch)+t.ticket(), t.now)
+	j := &job{Record: contract.Record{Job: n.Row(contract.Floor(t.meta.Epoch)+t.ticket(), t.now)}}
+	if len(n.After) > 0 {
+		t.await(j, n.KeptWaits(item))
+	}
 	t.add(j)
-	if j.UniqueKey != "" {
-		t.hold(j)
+	if j.UniqueKey != "" && (j.UniqueFor > 0 || !j.Terminal()) {
+		t.hold(j.Job)
 	}
 	return contract.Enqueued{ID: j.ID, State: j.State}
 }

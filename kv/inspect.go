@@ -14,7 +14,7 @@ import (
 func (s *Store) Get(ctx context.Context, id int64) (contract.JobDetail, error) {
 	history := attemptsOf(id)
 	history.KeysOnly = false
-	first := ask{keys: [][]byte{key(rows, number(id))}, ranges: func(time.Time) []Range { return []Range{history} }}
+	first := ask{keys: [][]byte{key(rows, number(id)), needsOf(id)}, ranges: func(time.Time) []Range { return []Range{history} }}
 	return call(ctx, s, nil, first, func(t *txn) contract.JobDetail {
 		j := t.job(id)
 		if j == nil {
@@ -26,6 +26,7 @@ func (s *Store) Get(ctx context.Context, id int64) (contract.JobDetail, error) {
 			earlier = append(earlier, decode[contract.Attempt](t, item.Key, item.Value))
 		}
 		detail := j.Detail(earlier)
+		detail.Waits = t.shown(j)
 		detail.Job = t.whole([]*job{j})[0]
 		return detail
 	})
@@ -38,10 +39,7 @@ func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.
 		var found []*job
 		var next string
 		room := contract.MaxAnswerBytes
-		for j := range t.falling(filter, before) {
-			if !filter.Matches(j.Job, t.now) {
-				continue
-			}
+		for j := range t.matching(filter, t.falling(filter, before)) {
 			if room -= j.weight(); len(found) == page.Limit || room < 0 {
 				next = filter.Cursor(found[len(found)-1].ID)
 				break
@@ -56,10 +54,7 @@ func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.
 func (s *Store) Count(ctx context.Context, filter contract.Filter) (contract.Counts, error) {
 	return call(ctx, s, filter.Check(), ask{}, func(t *txn) contract.Counts {
 		counts := map[string]*contract.QueueCount{}
-		for j := range t.rising(filter) {
-			if !filter.Matches(j.Job, t.now) {
-				continue
-			}
+		for j := range t.matching(filter, t.rising(filter)) {
 			c := counts[j.Queue]
 			if c == nil {
 				c = &contract.QueueCount{Queue: j.Queue, Jobs: map[contract.State]int64{}}
@@ -88,8 +83,8 @@ func (t *txn) count(c *contract.QueueCount, j *job) {
 
 // rising yields the jobs that the filter can match, the oldest first. Callers must not change any during the loop.
 func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
-	if len(f.IDs) > 0 {
-		return t.byID(slices.Sorted(slices.Values(f.IDs)))
+	if ids, few := t.selected(f); few {
+		return t.byID(ids)
 	}
 	return func(yield func(*job) bool) {
 		for item := range t.each(Range{From: key(rows, number(max(f.After, 0))), To: following(key(rows))}) {
@@ -103,8 +98,8 @@ func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
 
 // falling yields the jobs before an id that the filter can match, the newest first.
 func (t *txn) falling(f contract.Filter, bound int64) iter.Seq[*job] {
-	if len(f.IDs) > 0 {
-		ids := slices.DeleteFunc(slices.Sorted(slices.Values(f.IDs)), func(id int64) bool { return id >= bound })
+	if ids, few := t.selected(f); few {
+		ids = slices.DeleteFunc(ids, func(id int64) bool { return id >= bound })
 		slices.Reverse(ids)
 		return t.byID(ids)
 	}
@@ -129,15 +124,16 @@ func (t *txn) falling(f contract.Filter, bound int64) iter.Seq[*job] {
 	}
 }
 
-// byID yields each job with one of the ids once. The ids are sorted.
+// byID yields the jobs with the ids, in their order.
 func (t *txn) byID(ids []int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
-		ids = slices.Compact(ids)
-		t.fetchJobs(ids)
-		for _, id := range ids {
-			raw, ok := t.peek(key(rows, number(id)))
-			if !t.look() || ok && !yield(t.decodeJob(raw)) {
-				return
+		for some := range slices.Chunk(ids, chunk) {
+			t.fetchJobs(some)
+			for _, id := range some {
+				raw, ok := t.peek(key(rows, number(id)))
+				if !t.look() || ok && !yield(t.decodeJob(raw)) {
+					return
+				}
 			}
 		}
 	}

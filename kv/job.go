@@ -22,7 +22,8 @@ type job struct {
 	kept  int
 	room  bool
 
-	place, expires entry // where it stands in the indexes
+	lived                  bool  // as it was read
+	place, expires, member entry // where it stands in the indexes
 }
 
 // The documents of a job, as they are counted in a row and in keys.
@@ -94,7 +95,7 @@ func (t *txn) decodeJob(raw []byte) *job {
 	if j.State == contract.InFlight && j.Token <= contract.Floor(t.meta.Ended) { // Fence has ended its lease
 		j.Token = contract.NextToken(j.Token, t.meta.Ended)
 	}
-	j.Epoch, j.place, j.expires = t.meta.Epoch, placeOf(j, t.s.shards), expiryOf(j)
+	j.Epoch, j.place, j.expires, j.member, j.lived = t.meta.Epoch, placeOf(j, t.s.shards), expiryOf(j), memberOf(j), !j.Terminal()
 	return j
 }
 
@@ -135,11 +136,14 @@ func (t *txn) join(j *job) contract.Job {
 func documentKey(id int64, which int) []byte { return key(documents, number(id), []byte{byte(which)}) }
 
 // add stores a new job.
-func (t *txn) add(j contract.Job) {
+func (t *txn) add(j *job) {
 	t.absent(key(rows, number(j.ID))) // or a ticket that was handed out twice would replace a job
 	t.putRaw(key(newest, number(^j.ID)), nil)
 	t.putRaw(key(ofQueue, []byte(j.Queue), []byte{0}, number(j.ID)), nil)
-	t.save(&job{Record: contract.Record{Job: j}})
+	if j.Group() != "" {
+		t.keepWaits()
+	}
+	t.save(j)
 }
 
 // save writes a changed job, and moves it to its new places in the indexes.
@@ -153,11 +157,19 @@ func (t *txn) save(j *job) {
 	t.move(&j.place, placeOf(j, t.s.shards))
 	t.use(j)
 	t.move(&j.expires, expiryOf(j))
-	t.put(key(rows, number(j.ID)), row{j.Record, j.apart, j.kept, j.room})
+	t.moveMember(j)
+	t.write(j)
 	if j.Claimable(t.now) {
 		t.added[j.Queue] = true
 	}
+	if end, is := contract.EndOf(&j.Job); is && j.lived {
+		t.ended(j, end)
+	}
+	j.lived = !j.Terminal()
 }
+
+// write writes the row of a job that stays in its places.
+func (t *txn) write(j *job) { t.put(key(rows, number(j.ID)), row{j.Record, j.apart, j.kept, j.room}) }
 
 // use notes that the line of a waiting job is in use. All calls that are under way conflict with the first one that does.
 func (t *txn) use(j *job) {
@@ -212,13 +224,13 @@ func (t *txn) saveEnded(j *job) {
 	t.save(j)
 }
 
-// droppedAtOnce is how many attempts a call deletes, so that its change is not too large for an engine.
+// droppedAtOnce is how many attempts, and marks of waits, a call deletes, so that its change is not too large for an engine.
 const droppedAtOnce = 3_000
 
-// drop deletes terminal jobs and their histories. It leaves long histories to forget.
+// drop deletes terminal jobs, their histories and their waits. It leaves many of these to forget.
 func (t *txn) drop(jobs []*job) {
 	var asked []Range
-	room := droppedAtOnce
+	room := t.dropWaits(jobs, droppedAtOnce)
 	for _, j := range jobs {
 		switch room -= j.kept; {
 		case j.kept == 0:
@@ -237,6 +249,7 @@ func (t *txn) drop(jobs []*job) {
 		for which := range j.apart {
 			t.dropDocument(j, which)
 		}
+		t.dropMember(j)
 		t.remove(key(newest, number(^j.ID)))
 		t.remove(key(ofQueue, []byte(j.Queue), []byte{0}, number(j.ID)))
 		t.remove(key(rows, number(j.ID)))

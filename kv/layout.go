@@ -7,8 +7,15 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// layout is the version of the keys and values below.
-const layout = 2
+// layout is the version of the keys and values below, and withWaits that of a store in which a job has waited for others, or was in a group: a
+// program that does not know of these must not use it.
+const (
+	layout    = 2
+	withWaits = 3
+)
+
+// known reports whether this package knows the layout.
+func known(of int) bool { return of == layout || of == withWaits }
 
 // A table is the first byte of its keys. Numbers and times in keys are encoded so that they sort by value. Values are JSON
 // unless a comment says otherwise; "none" is an empty value.
@@ -34,6 +41,13 @@ const (
 	workers   table = 'b' // name: the worker
 	activity  table = 'a' // width, overall or each, begin, queue, NUL, kind: the sums of a span of that width
 	cancels   table = 'z' // queue: until when it stays. Put when leases are cancelled, for those who watch
+	needs     table = 'n' // id: the waits of the job
+	waiters   table = 'y' // what is waited for, id: none. An index of the jobs that wait or have waited for it
+	notes     table = 't' // what is waited for: what its waiters are still to be told
+	groups    table = 'g' // name: the group, as long as it exists
+	members   table = 'p' // group, NUL, sort, id: none. An index of the jobs by group
+	gates     table = 'v' // group: none. Put by those who add to the group
+	lefts     table = 'k' // the key of the table alone: none. Put when a call leaves something to settle, for those who watch
 )
 
 // key returns a key of the table.
@@ -177,6 +191,46 @@ func expiryOf(j *job) entry {
 	}
 	return entry{key: string(key(expiries, moment(j.ExpiresAt()), number(j.ID)))}
 }
+
+// The sorts of jobs in a group.
+const (
+	liveMember = 'l'
+	deadMember = 'd'
+	overMember = 'o' // succeeded or cancelled
+)
+
+// memberOf returns the entry of a job in its group, or none.
+func memberOf(j *job) entry {
+	if j.Group() == "" {
+		return entry{}
+	}
+	sort := byte(liveMember)
+	switch {
+	case j.Phase() == contract.Dead:
+		sort = deadMember
+	case j.Terminal():
+		sort = overMember
+	}
+	return entry{key: string(append(membersOf(j.Group(), sort), number(j.ID)...))}
+}
+
+// membersOf returns the prefix of the keys of the jobs of a group, of the given sorts.
+func membersOf(group string, sorts ...byte) []byte {
+	return key(members, []byte(group), []byte{0}, sorts)
+}
+
+// What is waited for begins with its sort.
+const (
+	aJob   = 'j'
+	aGroup = 'p'
+)
+
+func waitersOfJob(id int64) []byte { return key(waiters, []byte{aJob}, number(id)) }
+func waitersOfGroup(group string) []byte {
+	return key(waiters, []byte{aGroup}, []byte(group), []byte{0})
+}
+func notesOfJob(id int64) []byte      { return key(notes, []byte{aJob}, number(id)) } // and the token of each end
+func noteOfGroup(group string) []byte { return key(notes, []byte{aGroup}, []byte(group)) }
 
 // lineOfJob returns where a job waits, and false if it does not.
 func lineOfJob(j *job) (line, bool) {

@@ -14,11 +14,11 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// rangesAtOnce is of how many heads OldestDue reads in one trip, and headsAtOnce how many entries of each. More are read only if all of these have
+// duesAtOnce is of how many heads OldestDue reads in one trip, and headsAtOnce how many entries of each. More are read only if all of these have
 // expired.
 const (
-	rangesAtOnce = 2000
-	headsAtOnce  = 2
+	duesAtOnce  = 2000
+	headsAtOnce = 2
 )
 
 // OldestDue returns the queues from which a claim could take a job, each with the earliest due time of its jobs. It takes a trip for each queue
@@ -27,7 +27,7 @@ func (s *Store) OldestDue(ctx context.Context) (contract.Due, error) {
 	return call(ctx, s, nil, ask{}, func(t *txn) contract.Due {
 		found := contract.Due{Now: t.now}
 		known := t.meta.Lines.all()
-		for names := range slices.Chunk(t.queuesIn(waiting), max(1, rangesAtOnce/s.shards/max(1, len(known)))) {
+		for names := range slices.Chunk(t.queuesIn(waiting), max(1, duesAtOnce/s.shards/max(1, len(known)))) {
 			found.Queues = append(found.Queues, t.oldestOf(names, known)...)
 		}
 		return found

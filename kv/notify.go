@@ -23,7 +23,7 @@ func (s *Store) Subscribe(ctx context.Context, names []string) (<-chan contract.
 func (s *Store) tell(t *txn) {
 	watched := s.watch.live.Load()
 	for w := range t.woken {
-		if !w.Cancelled || !watched {
+		if !w.Cancelled && !w.Settle || !watched {
 			s.hub.Tell(w)
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Store) startWatch() {
 	s.watch.stop = cancel
 	s.watch.done.Go(func() {
 		for {
-			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels))
+			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts))
 			s.watch.live.Store(false)
 			if ctx.Err() != nil {
 				return
@@ -103,6 +103,8 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 	}
 	name := k[1:]
 	switch table(k[0]) {
+	case lefts:
+		s.hub.Tell(contract.Wakeup{Settle: true})
 	case cancels:
 		s.hub.Tell(contract.Wakeup{Queue: string(name), Cancelled: true})
 	case waiting:

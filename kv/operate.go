@@ -16,15 +16,25 @@ func (s *Store) Cancel(ctx context.Context, filter contract.Filter, limit int) (
 
 // Requeue makes terminal jobs ready again.
 func (s *Store) Requeue(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
+	var waiting []int64
 	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), operation{
-		can: func(j *job) bool { return j.Terminal() }, apply: (*txn).requeue,
+		begin: func() { waiting = nil },
+		can:   func(j *job) bool { return j.Terminal() },
+		apply: func(t *txn, j *job) contract.Outcome {
+			o := t.requeue(j)
+			if o.Status == contract.StatusOK && j.Links&contract.LinkWaits != 0 {
+				waiting = append(waiting, j.ID)
+			}
+			return o
+		},
+		end: func(t *txn, outcomes []contract.Outcome) { t.blockAgain(waiting, outcomes) },
 	})
 }
 
 // Reschedule gives jobs that wait another due time.
 func (s *Store) Reschedule(ctx context.Context, filter contract.Filter, at time.Time, limit int) ([]contract.Outcome, error) {
 	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), operation{
-		can: func(j *job) bool { return !j.Terminal() && j.State != contract.InFlight },
+		can: func(j *job) bool { _, waits := lineOfJob(j); return waits },
 		apply: func(t *txn, j *job) contract.Outcome {
 			before := j.Token
 			o := j.Reschedule(at, t.now)
@@ -46,11 +56,14 @@ func (s *Store) Delete(ctx context.Context, filter contract.Filter, limit int) (
 			o := j.Delete()
 			if o.Status == contract.StatusOK {
 				gone = append(gone, j)
+				if end, is := contract.GoneOf(&j.Job); is {
+					t.ended(j, end)
+				}
 				t.remove(key(rows, number(j.ID))) // so that the call does not find it a second time
 			}
 			return o
 		},
-		end: func(t *txn) { t.drop(gone) },
+		end: func(t *txn, _ []contract.Outcome) { t.drop(gone) },
 	})
 }
 
@@ -59,7 +72,7 @@ type operation struct {
 	begin func()          // of a try
 	can   func(*job) bool // whether it can change the job
 	apply func(*txn, *job) contract.Outcome
-	end   func(*txn)
+	end   func(*txn, []contract.Outcome)
 }
 
 // operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
@@ -78,7 +91,7 @@ func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, inval
 			outcomes = each(t.chosen(f, limit, op), func(j *job) contract.Outcome { return op.apply(t, j) })
 		}
 		if op.end != nil {
-			op.end(t)
+			op.end(t, outcomes)
 		}
 		return outcomes
 	})
@@ -87,8 +100,8 @@ func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, inval
 // chosen returns the first jobs that match and can change, and guards them. They are collected before any is changed, so that the loop does not meet a
 // changed job again.
 func (t *txn) chosen(f contract.Filter, limit int, op operation) (chosen []*job) {
-	for j := range t.rising(f) {
-		if !op.can(j) || !f.Matches(j.Job, t.now) {
+	for j := range t.matching(f, t.rising(f)) {
+		if !op.can(j) {
 			continue
 		}
 		t.guard(key(rows, number(j.ID)))
@@ -100,11 +113,12 @@ func (t *txn) chosen(f contract.Filter, limit int, op operation) (chosen []*job)
 }
 
 func (t *txn) operateOnIDs(f contract.Filter, op operation) []contract.Outcome {
-	rest := f
+	matching := t.matchesWaits(f) // before any is changed
+	rest := f.WithoutWaits()
 	rest.IDs = nil
 	return each(f.IDs, func(id int64) contract.Outcome {
 		j := t.job(id)
-		if j == nil || !rest.Matches(j.Job, t.now) {
+		if j == nil || !matching[id] || !rest.Matches(j.Job, t.now) {
 			return contract.Outcome{ID: id, Status: contract.StatusNotFound}
 		}
 		return op.apply(t, j)

@@ -28,23 +28,6 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRe
 	})
 }
 
-// Settle cancels jobs that have expired, the earliest ExpiresAt first.
-func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, error) {
-	first := ask{ranges: func(now time.Time) []Range { return []Range{ended(now), upTo(key(expiries), now, limit)} }}
-	return inTurn(ctx, s, string(expiries), contract.CheckSettle(limit), first, func(t *txn) []contract.Settled {
-		t.forget(t.first[0])
-		var settled []contract.Settled
-		for _, j := range t.indexed(t.first[1]) {
-			if !contract.ExpiredOf(&j.Job, t.now) {
-				continue
-			}
-			t.cancel(j)
-			settled = append(settled, contract.SettledOf(&j.Job))
-		}
-		return settled
-	})
-}
-
 // bringBack restarts, from now, the leases that a clock gave while it was ahead, and returns their jobs.
 func (t *txn) bringBack(limit int) map[int64]bool {
 	mark, must := t.s.present.MustLook()

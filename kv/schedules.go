@@ -122,7 +122,7 @@ func (t *txn) fire(f contract.Firing) contract.Fired {
 		return result
 	}
 	if job != nil {
-		next.Enqueued(f, t.enqueue(*job), &result)
+		next.Enqueued(f, t.enqueue(*job, nil), &result)
 	}
 	result.Revision = t.keepSchedule(next).Revision
 	return result

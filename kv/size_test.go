@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
@@ -179,4 +180,102 @@ func TestChangeThatIsTooLargeIsRefused(t *testing.T) {
 	_, err := s.Enqueue(t.Context(), request(10))
 	assert.ErrorIs(t, err, contract.ErrUnavailable)
 	assert.ErrorContains(t, err, "the engine takes 20 and 0 at once: ask for fewer jobs")
+}
+
+// The largest calls with waits and groups fit into the least limits too.
+func TestLargestChangesWithWaitsFit(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
+	s, clk := open(t, e)
+	most, call := 0, ""
+	var sizes []string
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		if n := len(c.Guards) + len(c.Puts) + len(c.Deletes); n > most {
+			most = n
+			sizes = append(sizes, fmt.Sprintf("%s: %d guards, %d puts, %d deletes", call, len(c.Guards), len(c.Puts), len(c.Deletes)))
+		}
+		return v.Commit(ctx, c)
+	}
+	enqueue := func(what string, n int, job func(i int) contract.NewJob) (ids []int64) {
+		call = what
+		for begin := 0; begin < n; begin += contract.MaxItems {
+			var req contract.EnqueueRequest
+			for i := begin; i < min(n, begin+contract.MaxItems); i++ {
+				req.Jobs = append(req.Jobs, job(i))
+			}
+			added, err := s.Enqueue(t.Context(), req)
+			require.NoError(t, err, what)
+			for _, a := range added {
+				ids = append(ids, a.ID)
+			}
+		}
+		return ids
+	}
+	long := []byte(`"` + strings.Repeat("x", 8000) + `"`)
+	heavy := func(queue string, i int) contract.NewJob {
+		return contract.NewJob{Queue: queue, Kind: "k", Payload: long, UniqueKey: fmt.Sprint(i), ExpiresAt: clk.Now().Add(time.Hour)}
+	}
+	const perJob = contract.MaxCallWaits / contract.MaxItems
+	groupOf := func(i int) string { return fmt.Sprint("g", i) }
+	awaited := enqueue("Enqueue of jobs in groups", contract.MaxCallWaits, func(i int) contract.NewJob { return inQueue("d", groupOf(i)) })
+	enqueue("Enqueue of jobs whose keys others take", contract.MaxItems, func(i int) contract.NewJob { return heavy("b", i) })
+	clk.Add(2 * time.Hour)
+	enqueue("Enqueue of jobs with waits for jobs", contract.MaxItems, func(i int) contract.NewJob {
+		n := heavy("c", i)
+		for w := range perJob {
+			n.After = append(n.After, contract.Wait{ID: awaited[perJob*i+w]})
+		}
+		return n
+	})
+	clk.Add(2 * time.Hour)
+	enqueue("Enqueue of jobs with waits for groups", contract.MaxItems, func(i int) contract.NewJob {
+		n := heavy("e", i)
+		n.Group = "h" + groupOf(i)
+		for w := range perJob {
+			n.After = append(n.After, contract.Wait{Group: groupOf(perJob*i + w)})
+		}
+		return n
+	})
+	for range perJob {
+		jobs, err := s.FetchAndClaim(t.Context(), claimOf("d", contract.MaxItems))
+		require.NoError(t, err)
+		require.Len(t, jobs, contract.MaxItems)
+		var acks []contract.Ack
+		for _, j := range jobs {
+			acks = append(acks, contract.Ack{Lease: j.Lease()})
+		}
+		call = "Ack of the last jobs of groups"
+		_, err = s.Ack(t.Context(), acks)
+		require.NoError(t, err)
+	}
+	call = "Settle"
+	_, err := s.Settle(t.Context(), contract.MaxItems)
+	require.NoError(t, err)
+	clk.Add(2 * time.Hour)
+	enqueue("Enqueue of jobs with waits for groups that are over", contract.MaxItems, func(i int) contract.NewJob {
+		n := heavy("f", i)
+		n.Group = "i" + groupOf(i)
+		for w := range perJob {
+			n.After = append(n.After, contract.Wait{Group: groupOf(perJob*i + w)})
+		}
+		return n
+	})
+	for _, queue := range []string{"e", "d"} {
+		call = "Cancel of queue " + queue
+		_, err := s.Cancel(t.Context(), contract.Filter{Queue: queue}, contract.MaxItems)
+		require.NoError(t, err, call)
+		call = "Requeue of queue " + queue
+		if queue == "e" {
+			_, err = s.Requeue(t.Context(), contract.Filter{Queue: queue}, contract.MaxItems)
+			require.NoError(t, err, call)
+			_, err = s.Cancel(t.Context(), contract.Filter{Queue: queue}, contract.MaxItems)
+			require.NoError(t, err, call)
+		}
+		call = "Delete of queue " + queue
+		_, err = s.Delete(t.Context(), contract.Filter{Queue: queue, States: []contract.State{contract.Cancelled, contract.Succeeded}}, contract.MaxItems)
+		require.NoError(t, err, call)
+	}
+	assert.InDelta(t, 37_000, most, 10, "keys of the largest change: %q", sizes)
 }

@@ -21,6 +21,7 @@ var (
 	_ contract.PolicyKeeper   = (*Store)(nil)
 	_ contract.Registry       = (*Store)(nil)
 	_ contract.ScheduleKeeper = (*Store)(nil)
+	_ contract.GroupKeeper    = (*Store)(nil)
 	_ contract.Fencer         = (*Store)(nil)
 	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
@@ -42,6 +43,7 @@ type Store struct {
 	present  contract.Present
 	hub      wake.Hub
 	turns    turns
+	untold   untold
 	crowds   crowds
 	shards   int           // of each line; see meta
 	lines    atomic.Uint64 // the latest known lines in use
@@ -127,7 +129,7 @@ func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }
 
 // A meta is what concerns the whole store.
 type meta struct {
-	Layout int   // of the keys; see layout
+	Layout int   // of the keys; see layout and withWaits
 	Epoch  int64 // see Fence
 	Shards int   // of each line; see sharedShards
 	Lines  lines // of all queues that had a job ever. The others are empty
@@ -137,17 +139,17 @@ type meta struct {
 // prepare writes the layout of a new store, and refuses one that this package does not know.
 func (s *Store) prepare(ctx context.Context) error {
 	_, err := call(ctx, s, nil, ask{any: true}, func(t *txn) struct{} {
-		switch t.meta.Layout {
-		case layout:
+		switch {
+		case known(t.meta.Layout):
 			s.shards = t.meta.Shards
-		case 0:
+		case t.meta.Layout == 0:
 			s.shards = 1
 			if _, shared := s.engine.(Watcher); shared {
 				s.shards = sharedShards
 			}
 			t.put(key(metas), meta{Layout: layout, Shards: s.shards})
 		default:
-			t.fail(fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", t.meta.Layout, layout))
+			t.fail(otherLayout(t.meta.Layout))
 		}
 		return struct{}{}
 	})
@@ -155,4 +157,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		return fmt.Errorf("jq: opening a store: %w", err)
 	}
 	return nil
+}
+
+func otherLayout(of int) error {
+	return fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", of, withWaits)
 }

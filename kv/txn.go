@@ -29,6 +29,9 @@ type txn struct {
 	guards map[string]uint64 // versions of the keys on which the call has decided
 	writes map[string][]byte // nil means deleted
 
+	groups groupsOfCall
+	noted  []news // what the call has left for others to be told
+
 	tickets []int64                  // for new jobs
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
 	added   map[string]bool          // the queues with new claimable jobs, of which a watch tells by itself
@@ -60,7 +63,9 @@ func call[T any](ctx context.Context, s *Store, refused error, first ask, do fun
 		return none, err
 	}
 	defer s.calls.Done()
-	return tries(ctx, s, first, do)
+	answer, noted, err := tries(ctx, s, first, do)
+	s.follow(ctx, noted)
+	return answer, err
 }
 
 // inTurn is call for calls that would conflict with each other.
@@ -74,43 +79,46 @@ func inTurn[T any](ctx context.Context, s *Store, name string, refused error, fi
 	if err != nil {
 		return none, err
 	}
-	defer leave()
-	return tries(ctx, s, first, do)
+	answer, noted, err := tries(ctx, s, first, do)
+	leave()
+	s.follow(ctx, noted)
+	return answer, err
 }
 
-func tries[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, error) {
+// tries runs a call until it does not conflict. It also returns what is to be told now.
+func tries[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, []news, error) {
 	var none T
 	began, pause := time.Now(), 100*time.Microsecond
 	for {
-		answer, err := try(ctx, s, first, do)
+		answer, noted, err := try(ctx, s, first, do)
 		switch {
 		case err == nil:
-			return answer, nil
+			return answer, noted, nil
 		case !errors.Is(err, ErrConflict):
-			return none, err
+			return none, nil, err
 		case s.isClosed():
-			return none, contract.ErrClosed
+			return none, nil, contract.ErrClosed
 		case time.Since(began) > patience:
-			return none, unavailable(fmt.Errorf("%w for %v: %w", errBusy, patience, err))
+			return none, nil, unavailable(fmt.Errorf("%w for %v: %w", errBusy, patience, err))
 		}
 		select {
 		case <-time.After(rand.N(pause)):
 		case <-ctx.Done():
-			return none, unavailable(ctx.Err())
+			return none, nil, unavailable(ctx.Err())
 		}
 		pause = min(2*pause, longestPause)
 	}
 }
 
-func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, error) {
+func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, []news, error) {
 	var none T
 	tickets, err := s.draw(ctx, first.tickets)
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
 	view, err := s.engine.View(ctx)
 	if err != nil {
-		return none, ours(err)
+		return none, nil, ours(err)
 	}
 	defer view.Close()
 	t := &txn{
@@ -119,22 +127,23 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, e
 	}
 	t.begin(first)
 	if t.err != nil {
-		return none, t.err
+		return none, nil, t.err
 	}
 	answer := do(t)
+	t.endGroups()
 	if !t.look() { // the last chance to undo a claim whose caller is gone
-		return none, t.err
+		return none, nil, t.err
 	}
 	if len(t.writes) > 0 {
 		if err := t.commit(); err != nil {
-			return none, err
+			return none, nil, err
 		}
 	}
 	if t.after != nil {
 		t.after()
 	}
 	s.tell(t)
-	return answer, nil
+	return answer, t.noted, nil
 }
 
 // draw returns numbers for new jobs. Each try draws its own, in case that the engine has handed out some twice.
@@ -172,7 +181,12 @@ func (t *txn) begin(first ask) {
 	}
 	t.first = answers[len(keys):]
 	t.meta, _ = get[meta](t, key(metas))
-	if t.meta.Layout != layout && !first.any {
+	switch {
+	case known(t.meta.Layout) || first.any:
+	case t.meta.Layout > withWaits: // a later version has begun to use it
+		t.fail(otherLayout(t.meta.Layout))
+		return
+	default:
 		t.fail(fmt.Errorf("%w: it says that its keys have the layout %d", errDamaged, t.meta.Layout))
 		return
 	}
@@ -207,16 +221,23 @@ func (t *txn) readAll(asked []Range) [][]Item {
 	if len(asked) == 0 || !t.look() {
 		return none
 	}
-	answers, err := t.view.Read(t.ctx, asked...)
-	if err == nil {
-		err = checkAnswers(asked, answers)
+	var all [][]Item
+	for some := range slices.Chunk(asked, rangesAtOnce) {
+		answers, err := t.view.Read(t.ctx, some...)
+		if err == nil {
+			err = checkAnswers(some, answers)
+		}
+		if err != nil {
+			t.fail(err)
+			return none
+		}
+		all = append(all, answers...)
 	}
-	if err != nil {
-		t.fail(err)
-		return none
-	}
-	return answers
+	return all
 }
+
+// rangesAtOnce is for how many ranges a Read asks.
+const rangesAtOnce = 4000
 
 // checkAnswers refuses what no engine may answer, before it is decoded.
 func checkAnswers(asked []Range, answers [][]Item) error {
@@ -296,6 +317,9 @@ func (t *txn) putRaw(key, raw []byte) {
 	t.writes[string(key)] = append([]byte{}, raw...)
 }
 
+// putBlind writes a key, whatever it was: what counts is its new version. It does not conflict with others who do the same.
+func (t *txn) putBlind(key []byte, value string) { t.writes[string(key)] = []byte(value) }
+
 func (t *txn) remove(key []byte) {
 	t.guard(key)
 	t.writes[string(key)] = nil
@@ -305,8 +329,9 @@ func (t *txn) remove(key []byte) {
 func (t *txn) scan(asked ...Range) [][]Item {
 	var changed [][]string
 	wider := slices.Clone(asked)
+	written := t.written(asked)
 	for i, r := range asked {
-		mine := t.written(r)
+		mine := inRange(written, r)
 		changed = append(changed, mine)
 		if r.Limit > 0 {
 			wider[i].Limit += len(mine) // as many may be deleted
@@ -324,14 +349,22 @@ func (t *txn) scan(asked ...Range) [][]Item {
 	return answers
 }
 
-// written returns the keys of the range that the call has written.
-func (t *txn) written(r Range) (keys []string) {
+// written returns the keys that the call has written, in order. For few ranges it leaves out those that are in none of them, because to sort them would take longer.
+func (t *txn) written(asked []Range) (keys []string) {
 	for k := range t.writes {
-		if bytes.Compare([]byte(k), r.From) >= 0 && bytes.Compare([]byte(k), r.To) < 0 {
+		if len(asked) > 8 || slices.ContainsFunc(asked, func(r Range) bool { return k >= string(r.From) && k < string(r.To) }) {
 			keys = append(keys, k)
 		}
 	}
+	slices.Sort(keys)
 	return keys
+}
+
+// inRange returns those of the sorted keys that are in the range.
+func inRange(sorted []string, r Range) []string {
+	from, _ := slices.BinarySearch(sorted, string(r.From))
+	to, _ := slices.BinarySearch(sorted, string(r.To))
+	return sorted[from:max(from, to)]
 }
 
 // merge puts the written keys in the place of those that were read.

@@ -107,14 +107,18 @@ func ended(now time.Time) Range {
 	return r
 }
 
-// forget deletes values that have ended: unique keys, answers, workers, and signs of cancellations, and the histories of jobs that were deleted. It is part of the
+// forget deletes values that have ended: unique keys, answers, workers, and signs of cancellations, and the histories and waits of jobs that were deleted. It is part of the
 // calls that servers make from time to time, so that calls of producers do not conflict over it.
 func (t *txn) forget(found []Item) {
 	var keys [][]byte
-	var values, histories []Item
+	var values, histories, waits []Item
 	for _, end := range found {
-		if table(end.Key[9]) == attempts {
+		switch table(end.Key[9]) {
+		case attempts:
 			histories = append(histories, end)
+			continue
+		case needs:
+			waits = append(waits, end)
 			continue
 		}
 		values, keys = append(values, end), append(keys, end.Key[9:])
@@ -127,16 +131,15 @@ func (t *txn) forget(found []Item) {
 		}
 		t.remove(end.Key)
 	}
-	t.forgetHistories(histories)
+	t.forgetHistories(histories, t.forgetWaits(waits, droppedAtOnce))
 }
 
-// forgetHistories deletes the histories of jobs that were deleted, as many as one call deletes.
-func (t *txn) forgetHistories(found []Item) {
+// forgetHistories deletes the histories of jobs that were deleted, as many as there is room for.
+func (t *txn) forgetHistories(found []Item, room int) {
 	var asked []Range
 	for _, end := range found {
 		asked = append(asked, attemptsOf(lastNumber(end.Key)))
 	}
-	room := droppedAtOnce
 	for i, history := range t.scan(asked...) {
 		if room -= len(history); room < 0 {
 			break

@@ -42,6 +42,7 @@ var (
 	_ contract.PolicyKeeper   = (*Store)(nil)
 	_ contract.Registry       = (*Store)(nil)
 	_ contract.ScheduleKeeper = (*Store)(nil)
+	_ contract.GroupKeeper    = (*Store)(nil)
 	_ contract.Fencer         = (*Store)(nil)
 	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
@@ -159,6 +160,14 @@ func (s *spread) Activity(ctx context.Context, filter contract.ActivityFilter) (
 func (s *spread) Ping(ctx context.Context) error { return s.next().Ping(ctx) }
 
 func (s *spread) OldestDue(ctx context.Context) (contract.Due, error) { return s.next().OldestDue(ctx) }
+
+func (s *spread) SealGroup(ctx context.Context, name string) error {
+	return s.next().SealGroup(ctx, name)
+}
+
+func (s *spread) Groups(ctx context.Context, filter contract.GroupFilter, page contract.Page) (contract.GroupPage, error) {
+	return s.next().Groups(ctx, filter, page)
+}
 
 func (s *spread) SetSchedule(ctx context.Context, by contract.Schedule) (contract.Schedule, error) {
 	return s.next().SetSchedule(ctx, by)
