@@ -80,7 +80,7 @@ func (c *Cluster) Synchronous(ctx context.Context, on bool) error {
 	return c.await(ctx, "")
 }
 
-// AnyOf makes commits on this server wait until one of the standbys has them, whichever it is, as Synchronous does otherwise.
+// AnyOf makes commits on this server wait until any one of the standbys has them. For a lone standby, use Synchronous.
 func (c *Cluster) AnyOf(ctx context.Context, standbys ...*Cluster) error {
 	var names []string
 	for _, s := range standbys {
@@ -140,8 +140,8 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 		pq.QuoteLiteral(c.standbyName()), pq.QuoteLiteral(lsn)))
 }
 
-// Follow makes a standby stream from another primary, and returns when it has everything that this one had written. It must not
-// have received more than the other primary had when that was promoted.
+// Follow makes a standby stream from another primary, and returns when the standby has all that the primary had written. The standby must
+// not have received more than the primary had when that was promoted.
 func (c *Cluster) Follow(ctx context.Context, primary *Cluster) error {
 	c.primary = primary
 	return c.Attach(ctx)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -50,7 +51,7 @@ var layers = []layer{
 	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, "", ""},
 	{"members of etcd killed", etcd, "^Test(Leader|Follower|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10", ""},
 	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10", ""},
-	{"the suite on etcd", etcd, "^Test(Conformance|HistoriesOnSeveralStores)", runs, 5, false, "", ""},
+	{"the suite on etcd", etcd, "^Test(Conformance|HistoriesOnSeveralStores)", runs, 1, false, "", ""},
 	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m", ""},
@@ -65,6 +66,9 @@ func (l layer) command(seed uint64) string {
 	text := fmt.Sprintf("go -C %s test -count=1 -timeout %v -run '%s'", l.folder, longest, l.tests)
 	if name, value, ok := strings.Cut(l.with, "="); ok {
 		text = fmt.Sprintf("%s='%s' %s", name, value, text)
+	}
+	if l.needs != "" {
+		text = fmt.Sprintf("%s='%s' %s", l.needs, os.Getenv(l.needs), text)
 	}
 	if l.seeded {
 		text = fmt.Sprintf("%s=%d %s", seedVariable, seed, text)

@@ -273,6 +273,38 @@ func TestSeveralHostsLeadFromAStandbyToThePrimary(t *testing.T) {
 	}
 }
 
+// With several hosts, a store looks for the one that accepts writes, and waits two seconds for each, unless the DSN says otherwise. With one host nothing
+// changes.
+func TestHostsOfADSN(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]struct {
+		attrs   pq.TargetSessionAttrs
+		timeout time.Duration
+	}{
+		"postgres://jobs:p%2Fw%3F@a/jobs":                                       {"", 0},
+		"postgres://jobs:p%2Fw%3F@a,b/jobs":                                     {"read-write", 2 * time.Second},
+		"postgres://jobs:p%2Fw%3F@a,b/jobs#x":                                   {"read-write", 2 * time.Second},
+		"postgres://jobs:p%2Fw%3F@a,b/jobs?connect_timeout=0":                   {"read-write", 2 * time.Second},
+		"postgres://jobs:p%2Fw%3F@/jobs?host=a,b&port=1,2":                      {"read-write", 2 * time.Second},
+		"postgresql://jobs:p%2Fw%3F@a,b/jobs?target_session_attrs=any":          {"any", 2 * time.Second},
+		"postgres://jobs:p%2Fw%3F@a,b/jobs?connect_timeout=9":                   {"read-write", 9 * time.Second},
+		"host=a user=jobs password=p/w? dbname=jobs":                            {"", 0},
+		"host=a,b user=jobs password=p/w? dbname=jobs":                          {"read-write", 2 * time.Second},
+		"host=a,b user=jobs password=p/w? dbname=jobs connect_timeout=9":        {"read-write", 9 * time.Second},
+		"host=a,b user=jobs password='p/w?' dbname=jobs connect_timeout=0":      {"read-write", 2 * time.Second},
+		"dbname=jobs host=a,b target_session_attrs=any user=jobs password=p/w?": {"any", 2 * time.Second},
+	} {
+		_, config, err := toPrimary(dsn)
+		require.NoError(t, err, dsn)
+		assert.Equal(t, want.attrs, config.TargetSessionAttrs, dsn)
+		assert.Equal(t, want.timeout, config.ConnectTimeout, dsn)
+		assert.Equal(t, []string{"jobs", "p/w?", "jobs"}, []string{config.User, config.Password, config.Database}, dsn)
+	}
+	_, config, err := toPrimary("user=jobs password=a://b host=a,b")
+	require.NoError(t, err)
+	assert.Equal(t, "a://b", config.Password)
+}
+
 // The first host of a DSN is a machine that does not answer: it takes connections and says nothing, as one that has stopped. Calls, wake-ups and
 // callers' transactions go to the next one all the same.
 func TestSilentHostIsPassedOver(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,7 +151,8 @@ type Options struct {
 // Open opens the store. It creates or migrates its schema if needed, unless Options.NoMigrate is set. Any number of processes
 // may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq, which may have max_conns (see
 // Options.MaxConns). If it has several hosts, the store uses the one that accepts writes, unless the DSN has
-// target_session_attrs, and passes over one that is silent for two seconds, or for connect_timeout.
+// target_session_attrs, and passes over one that is silent for two seconds, or for connect_timeout. All silent hosts together must take less than
+// Options.Timeout.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -245,25 +248,24 @@ func toPrimary(dsn string) (string, pq.Config, error) {
 		}
 	}
 	if config.TargetSessionAttrs == "" {
-		dsn = with(dsn, "target_session_attrs=read-write")
+		dsn = with(dsn, "target_session_attrs", "read-write")
 	}
 	if config.ConnectTimeout == 0 {
-		dsn = with(dsn, fmt.Sprintf("connect_timeout=%d", silence))
+		dsn = with(dsn, "connect_timeout", strconv.Itoa(silence))
 	}
 	config, err = pq.NewConfig(dsn)
 	return dsn, config, err
 }
 
-// with adds a setting to a DSN.
-func with(dsn, setting string) string {
-	switch {
-	case !strings.Contains(dsn, "://"):
-		return dsn + " " + setting
-	case strings.Contains(dsn, "?"):
-		return dsn + "&" + setting
-	default:
-		return dsn + "?" + setting
+// with sets a setting in a DSN that the driver accepts.
+func with(dsn, name, value string) string {
+	if u, err := url.Parse(dsn); err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") {
+		settings := u.Query()
+		settings.Set(name, value)
+		u.RawQuery, u.Fragment = settings.Encode(), ""
+		return u.String()
 	}
+	return dsn + " " + name + "=" + value
 }
 
 func (o *Options) filled() (Options, error) {
