@@ -464,3 +464,16 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "the layout "+other+", and this version of jq knows 2: use the version that wrote them, or a later one")
 	}
 }
+
+// A program that must not create a store opens one that is there, and leaves the engine empty if there is none.
+func TestNoMigrateCreatesNothing(t *testing.T) {
+	db := memkv.New()
+	existing := &kv.Options{NoMigrate: true}
+	_, err := kv.Open(t.Context(), db.Connect(), existing)
+	require.ErrorContains(t, err, "there is none yet: create it, as jobq migrate up does")
+	assert.Empty(t, all(t, db))
+	open(t, db.Connect())
+	s, err := kv.Open(t.Context(), db.Connect(), existing)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
