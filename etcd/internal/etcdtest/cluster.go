@@ -27,6 +27,7 @@ var Flags = []string{"--max-txn-ops=20000", "--max-request-bytes=33554432"}
 type Options struct {
 	Members int      // how many, three if it is zero
 	NoSync  bool     // commits do not wait for the disk
+	TLS     bool     // members take clients only by TLS, and with a certificate
 	Flags   []string // for each member; nil means Flags
 }
 
@@ -36,6 +37,8 @@ type Cluster struct {
 	program string
 	folder  string
 	members []*member
+	files   *Files           // nil without TLS
+	config  clientv3.Config  // of clients, without endpoints
 	client  *clientv3.Client // for questions about members
 }
 
@@ -62,7 +65,15 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 	if o.Flags == nil {
 		o.Flags = Flags
 	}
-	c := &Cluster{options: o, program: path, folder: folder}
+	c := &Cluster{options: o, program: path, folder: folder, config: clientv3.Config{Logger: zap.NewNop(), DialTimeout: time.Second}}
+	if o.TLS {
+		if c.files, err = certificates(folder); err != nil {
+			return nil, err
+		}
+		if c.config.TLS, err = c.files.config(); err != nil {
+			return nil, err
+		}
+	}
 	for i := range o.Members {
 		m := &member{name: "m" + strconv.Itoa(i)}
 		for _, url := range []*string{&m.client, &m.peer} {
@@ -70,9 +81,12 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 				return nil, err
 			}
 		}
+		if o.TLS {
+			m.client = strings.Replace(m.client, "http://", "https://", 1)
+		}
 		c.members = append(c.members, m)
 	}
-	c.client, err = clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop(), DialTimeout: time.Second})
+	c.client, err = c.connect(c.Endpoints()...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +100,13 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.endOfLogs(), c.Stop())
 	}
 	return c, nil
+}
+
+// connect returns a client of some members.
+func (c *Cluster) connect(endpoints ...string) (*clientv3.Client, error) {
+	config := c.config
+	config.Endpoints = endpoints
+	return clientv3.New(config)
 }
 
 // free returns a URL with a port that nobody uses now. It is below those that systems give to clients, so that it stays free while a member is dead.
@@ -115,6 +136,9 @@ func (c *Cluster) launch(i int) error {
 		"--listen-peer-urls=" + m.peer, "--initial-advertise-peer-urls=" + m.peer,
 		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder), "--log-level=warn",
 	}, c.options.Flags...)
+	if c.files != nil {
+		args = append(args, c.files.flags()...)
+	}
 	if c.options.NoSync {
 		args = append(args, "--unsafe-no-fsync")
 	}
@@ -166,6 +190,9 @@ func (c *Cluster) Endpoints() []string {
 	return list
 }
 
+// Files returns the certificates of a cluster with TLS.
+func (c *Cluster) Files() *Files { return c.files }
+
 // Client returns a client that asks all members. Stop closes it.
 func (c *Cluster) Client() *clientv3.Client { return c.client }
 
@@ -208,7 +235,7 @@ func (c *Cluster) leads(ctx context.Context, m *member) error {
 // Ready waits until each member answers a read that needs most of the others.
 func (c *Cluster) Ready(ctx context.Context) error {
 	for _, m := range c.members {
-		one, err := clientv3.New(clientv3.Config{Endpoints: []string{m.client}, Logger: zap.NewNop(), DialTimeout: time.Second})
+		one, err := c.connect(m.client)
 		if err != nil {
 			return err
 		}
