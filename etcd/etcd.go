@@ -103,7 +103,7 @@ func connect(config clientv3.Config, prefix string) *Engine {
 	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
 	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 3*time.Second)
 	config.Logger = cmp.Or(config.Logger, zap.NewNop())
-	return &Engine{members: newMembers(config), prefix: prefix}
+	return &Engine{members: newMembers(config), prefix: prefix, alarm: usual}
 }
 
 // flags are what members of a cluster need.
@@ -113,21 +113,26 @@ const flags = "start each member of etcd with --max-txn-ops 20000 --max-request-
 // flags allow.
 const largestRequest = kv.MinBytes + kv.MinKeys*(longestPrefix+64)
 
-// check finds out whether a member takes as large a commit as a store makes: it sends one that compares and changes nothing. If it fails, it closes
-// the client.
+// check finds out whether a member takes as large a commit as a store makes. If it fails, it closes the client.
 func (e *Engine) check(ctx context.Context) error {
+	request := e.largest()
+	err := e.members.repeat(ctx, func(ctx context.Context, m member) error { return request(ctx, m.Client) })
+	if err != nil {
+		_ = e.Close() // the first error says more
+	}
+	return advised(err)
+}
+
+// largest returns a request as large as a commit can be, which compares and changes nothing.
+func (e *Engine) largest() func(context.Context, *clientv3.Client) error {
 	compares := make([]clientv3.Cmp, kv.MinKeys)
 	for i := range compares {
 		compares[i] = clientv3.Compare(clientv3.ModRevision(e.item(nil)), "=", 1)
 	}
 	// The first compare fails, because there is no such key, so the others cost only their way to the member.
 	compares[1] = clientv3.Compare(clientv3.Value(e.item(nil)), "=", strings.Repeat("x", kv.MinBytes+kv.MinKeys*64))
-	err := e.members.repeat(ctx, func(ctx context.Context, m member) error {
-		_, err := m.Txn(ctx).If(compares...).Commit()
+	return func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Txn(ctx).If(compares...).Commit()
 		return err
-	})
-	if err != nil {
-		_ = e.Close() // the first error says more
 	}
-	return advised(err)
 }

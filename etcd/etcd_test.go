@@ -4,6 +4,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,6 +126,14 @@ func TestDefaultLimitsAreRefused(t *testing.T) {
 		c := start(t, etcdtest.Options{Members: 1, NoSync: true, Flags: flags})
 		_, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
 		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432", "with the flags %q", flags)
+		e := etcd.Connect(clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
+		found, err := e.Examine(t.Context())
+		require.NoError(t, errors.Join(err, e.Close()))
+		require.Len(t, found, 2)
+		assert.Equal(t, contract.Finding{
+			Name: "small_limits", Detail: "members of etcd refuse commits as large as a store makes: m0", Count: 1, Examples: []string{"m0"},
+			Advice: "start each member of etcd with --max-txn-ops 20000 --max-request-bytes 33554432",
+		}, found[1])
 	}
 }
 

@@ -206,6 +206,8 @@ func TestFullCluster(t *testing.T) {
 	}
 	require.ErrorIs(t, full, contract.ErrUnavailable)
 	require.ErrorContains(t, full, "raise --quota-backend-bytes")
+	e.KeepsAtMost(1)
+	assert.Equal(t, []string{"no_spare_member", "nearly_full", "no_space", "no_compaction"}, findings(t, s))
 	before, err := s.Count(ctx, contract.Filter{})
 	require.NoError(t, err, "reads go on")
 
@@ -219,10 +221,14 @@ func TestFullCluster(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Compact(ctx, at.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
+	compacted := findings(t, s)
+	assert.Contains(t, compacted, "no_space", "until the alarm is disarmed")
+	assert.NotContains(t, compacted, "no_compaction")
 	_, err = client.Defragment(ctx, c.Endpoint(0))
 	require.NoError(t, err)
 	_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	require.NoError(t, err)
+	assert.NotContains(t, findings(t, s), "no_space")
 	require.NoError(t, add("new"))
 	after, err := s.Count(ctx, contract.Filter{})
 	require.NoError(t, err)

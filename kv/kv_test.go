@@ -477,3 +477,33 @@ func TestNoMigrateCreatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 }
+
+// An examined engine finds something about itself.
+type examined struct {
+	kv.Engine
+	found []contract.Finding
+	err   error
+}
+
+func (e examined) Examine(context.Context) ([]contract.Finding, error) { return e.found, e.err }
+
+// A store has the findings of its engine, and none if that does not look.
+func TestExamineIsThatOfTheEngine(t *testing.T) {
+	plain, _ := open(t, memkv.New().Connect())
+	found, err := plain.Examine(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, found)
+
+	want := []contract.Finding{{Name: "full", Detail: "it is full", Advice: "empty it"}}
+	s, _ := open(t, examined{Engine: memkv.New().Connect(), found: want})
+	found, err = s.Examine(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+
+	broken, _ := open(t, examined{Engine: memkv.New().Connect(), err: errors.New("no answer")})
+	_, err = broken.Examine(t.Context())
+	require.ErrorIs(t, err, contract.ErrUnavailable)
+	require.NoError(t, broken.Close())
+	_, err = broken.Examine(t.Context())
+	assert.ErrorIs(t, err, contract.ErrClosed)
+}

@@ -25,6 +25,7 @@ var (
 	_ contract.Fencer         = (*Store)(nil)
 	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
+	_ contract.Examiner       = (*Store)(nil)
 )
 
 // Options configures Open. Zero fields mean the default.

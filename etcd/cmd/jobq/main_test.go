@@ -203,7 +203,7 @@ func TestGuideShowsWhatCommandsPrint(t *testing.T) {
 // The program serves a store on etcd as a user with a password, who has no more than the keys of the store, and nothing that it prints has the password.
 func TestUserWithAPassword(t *testing.T) {
 	const password = "Secret/of@jobs?"
-	c := newConsole(t, etcdtest.Options{Members: 1})
+	c := newConsole(t, etcdtest.Options{})
 	ctx, admin := t.Context(), c.cluster.Client()
 	for user, word := range map[string]string{"root": "x", "jobs": password} {
 		_, err := admin.RoleAdd(ctx, user)
