@@ -105,26 +105,37 @@ func TestFollowerIsKilled(t *testing.T) {
 
 // Without most of the members nothing is served, and with them everything is there.
 func TestAllMembersAreKilled(t *testing.T) {
+	mostFail(t, "all members", func(*etcdtest.Cluster, int) []int { return []int{0, 1, 2} })
+}
+
+// The leader alone serves nothing, although it still leads for a while.
+func TestBothFollowersAreKilled(t *testing.T) {
+	mostFail(t, "both followers", others)
+}
+
+// mostFail kills members that are needed, and lets them come back.
+func mostFail(t *testing.T, which string, of func(c *etcdtest.Cluster, leader int) []int) {
+	t.Helper()
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
 		l.serves()
+		leader, err := c.Leader(t.Context())
+		require.NoError(t, err)
+		victims := of(c, leader)
 		l.without()
-		require.NoError(t, c.Kill(0, 1, 2))
-		figures.Count(t, "kills", 3)
+		require.NoError(t, c.Kill(victims...))
+		figures.Count(t, "kills", len(victims))
 		after := l.count()
-		select {
-		case <-time.After(2 * time.Second):
-		case <-t.Context().Done():
-		}
+		pass(t, 2*time.Second)
 		assert.LessOrEqual(t, l.count(), after+producers+workers, "calls answered by nobody")
 		began := time.Now()
-		require.NoError(t, c.Revive(0, 1, 2))
+		require.NoError(t, c.Revive(victims...))
 		require.NoError(t, c.Ready(t.Context()))
-		figures.Print(t, "kill %d of all members: ready %v after their start", i+1, time.Since(began).Round(10*time.Millisecond))
+		figures.Print(t, "kill %d of %s: ready %v after their start", i+1, which, time.Since(began).Round(10*time.Millisecond))
 	}
 	l.serves()
-	l.finish("all members killed")
+	l.finish(which + " killed")
 }
 
 // A leader that was stopped during an election does not answer with what it knew before.

@@ -46,6 +46,7 @@ type Cluster struct {
 type member struct {
 	name         string
 	client, peer string // URLs
+	later        bool   // it has come to a cluster that was there
 	process      *exec.Cmd
 	ended        chan struct{} // closed when the process has ended
 }
@@ -136,6 +137,9 @@ func (c *Cluster) launch(i int) error {
 		"--listen-peer-urls=" + m.peer, "--initial-advertise-peer-urls=" + m.peer,
 		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder), "--log-level=warn",
 	}, c.options.Flags...)
+	if m.later {
+		args = append(args, "--initial-cluster-state=existing")
+	}
 	if c.files != nil {
 		args = append(args, c.files.flags()...)
 	}
@@ -290,6 +294,38 @@ func (c *Cluster) Revive(of ...int) (err error) {
 		err = errors.Join(err, c.launch(i))
 	}
 	return err
+}
+
+// Replace removes a member that was killed, with its data, and starts an empty one in its place. It does not wait for it.
+func (c *Cluster) Replace(ctx context.Context, i int) error {
+	m := c.members[i]
+	err := poll(ctx, func(ctx context.Context) error { // while the others elect a leader, there is no answer
+		list, err := c.client.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, one := range list.Members {
+			if one.Name == m.name {
+				_, err = c.client.MemberRemove(ctx, one.ID)
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(c.folder, m.name)); err != nil {
+		return err
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		_, err := c.client.MemberAdd(ctx, []string{m.peer})
+		return err
+	}); err != nil {
+		return err
+	}
+	m.later = true
+	return c.launch(i)
 }
 
 // Pause stops a member. Its connections stay open.
