@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -29,6 +30,7 @@ type Options struct {
 	NoSync  bool     // commits do not wait for the disk
 	TLS     bool     // members take clients only by TLS, and with a certificate
 	Flags   []string // for each member; nil means Flags
+	Restore string   // the file of a snapshot from which all members begin
 }
 
 // A Cluster is some members. One goroutine uses it.
@@ -56,7 +58,7 @@ const startPatience = time.Minute
 
 // Start starts a cluster in the folder, and waits until it answers.
 func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
-	path, err := program(ctx)
+	path, err := program(ctx, server)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +93,13 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Restore != "" {
+		err = c.restore(ctx)
+	}
 	for i := range c.members {
-		err = errors.Join(err, c.launch(i))
+		if err == nil {
+			err = c.launch(i)
+		}
 	}
 	if err == nil {
 		err = c.Ready(ctx)
@@ -127,16 +134,10 @@ func free(ctx context.Context) (string, error) {
 // launch starts the process of a member.
 func (c *Cluster) launch(i int) error {
 	m := c.members[i]
-	var all []string
-	for _, one := range c.members {
-		all = append(all, one.name+"="+one.peer)
-	}
 	args := append([]string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(c.folder, m.name),
-		"--listen-client-urls=" + m.client, "--advertise-client-urls=" + m.client,
-		"--listen-peer-urls=" + m.peer, "--initial-advertise-peer-urls=" + m.peer,
-		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder), "--log-level=warn",
-	}, c.options.Flags...)
+		"--listen-client-urls=" + m.client, "--advertise-client-urls=" + m.client, "--listen-peer-urls=" + m.peer, "--log-level=warn",
+	}, c.identity(m)...)
+	args = append(args, c.options.Flags...)
 	if m.later {
 		args = append(args, "--initial-cluster-state=existing")
 	}
@@ -163,6 +164,47 @@ func (c *Cluster) launch(i int) error {
 		_ = process.Wait()
 		close(ended)
 	}()
+	return nil
+}
+
+// identity are the flags that say which member of which cluster one is.
+func (c *Cluster) identity(m *member) []string {
+	var all []string
+	for _, one := range c.members {
+		all = append(all, one.name+"="+one.peer)
+	}
+	return []string{
+		"--name=" + m.name, "--data-dir=" + filepath.Join(c.folder, m.name), "--initial-advertise-peer-urls=" + m.peer,
+		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder),
+	}
+}
+
+// Snapshot writes the data of a member to a file.
+func (c *Cluster) Snapshot(ctx context.Context, file string) error {
+	from, err := c.client.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return errors.Join(err, from.Close())
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, from.Close(), to.Close())
+}
+
+// restore makes the data of all members from a snapshot, as the guide says.
+func (c *Cluster) restore(ctx context.Context) error {
+	path, err := program(ctx, utl)
+	if err != nil {
+		return err
+	}
+	for _, m := range c.members {
+		args := append([]string{"snapshot", "restore", c.options.Restore, "--bump-revision=1000000000", "--mark-compacted"}, c.identity(m)...)
+		if said, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("etcdutl %s: %w: %s", strings.Join(args, " "), err, said)
+		}
+	}
 	return nil
 }
 
