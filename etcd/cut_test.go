@@ -147,6 +147,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	old := others(c, leader)[0]
 	l.without()
 	require.NoError(t, c.Kill(old))
+	figures.Count(t, "kills", 2) // with the one below
 	require.NoError(t, c.Replace(t.Context(), old))
 	require.NoError(t, c.Ready(t.Context()))
 	l.serves()

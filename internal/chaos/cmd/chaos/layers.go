@@ -45,7 +45,7 @@ var layers = []layer{
 	{"Postgres silent, its disk full", postgres, "^Test(Silen|FullDisk)", runs, 20, false, ""},
 	{"commits broken off", postgres, "^TestCommitThatWasBrokenOff", "commits broken off", 1000, false, ""},
 	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, ""},
-	{"members of etcd killed", etcd, "^Test(Leader|Follower|BothFollowers|AllMembers)(Is|Are)Killed$", "kills", 100, false, "JQ_ETCD_TIMES=10"},
+	{"members of etcd killed", etcd, "^Test((Leader|Follower|BothFollowers|AllMembers)(Is|Are)Killed|MemberIsReplaced)$", "kills", 100, false, "JQ_ETCD_TIMES=10"},
 	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10"},
 	{"programs cut off from members of etcd", etcd, "^Test(ProgramsAreCutOff|LostCommits)$", "cuts", 60, false, "JQ_ETCD_TIMES=10"},
 	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
