@@ -146,7 +146,7 @@ func TestREADMENamesTheVersionsThatAreRun(t *testing.T) {
 func TestLayersThatHaveRunOnceAreNamed(t *testing.T) {
 	t.Parallel()
 	page := pages(t)["docs/reliability.md"]
-	_, said, found := strings.Cut(page, "The layer ")
+	_, said, found := strings.Cut(page, "The layers ")
 	require.True(t, found)
 	said, _, found = strings.Cut(said, "have run once")
 	require.True(t, found)

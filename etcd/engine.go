@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/kv"
 )
 
@@ -22,11 +23,13 @@ type Engine struct {
 	members *members
 	prefix  string
 	guesses guesses
+	alarm   alarming
 }
 
 var (
-	_ kv.Engine  = (*Engine)(nil)
-	_ kv.Watcher = (*Engine)(nil)
+	_ kv.Engine         = (*Engine)(nil)
+	_ kv.Watcher        = (*Engine)(nil)
+	_ contract.Examiner = (*Engine)(nil)
 )
 
 // The byte behind the prefix. No prefix contains them, so stores whose prefixes begin alike share no key.
@@ -233,7 +236,7 @@ const (
 var refusals = []error{
 	rpctypes.ErrEmptyKey, rpctypes.ErrDuplicateKey, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace,
 	rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied,
-	rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthNotEnabled,
+	rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthNotEnabled, rpctypes.ErrCorrupt,
 }
 
 // refused reports whether the error says that nothing was applied, and that asking again is no use.
@@ -259,6 +262,8 @@ func advised(err error) error {
 		advice = flags + ": "
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		advice = "delete jobs, compact and defragment etcd, and disarm its alarm, or raise --quota-backend-bytes: "
+	case errors.Is(err, rpctypes.ErrCorrupt):
+		advice = "replace the member whose data differ (etcdctl alarm list) by an empty one, and disarm its alarm: "
 	case err == nil:
 		return nil
 	}

@@ -30,7 +30,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"strings"
 	"time"
 
@@ -40,48 +39,41 @@ import (
 	"github.com/seed-ed332417/jq/kv"
 )
 
-// Open opens the store at a URL: etcd://host:port,host:port/prefix. Name all members: the store asks one of them, and the next one when that one
-// fails. All keys of the store begin with the prefix and a byte of zero or one. Options may be nil.
+// Open opens the store at a URL. Name all members: the store asks one of them, and the next one when that one fails. All keys of the store begin with the
+// prefix and a byte of zero or one. Options may be nil.
 //
-// For TLS or a user name, give New a configuration and its engine to kv.Open.
+//	etcd://a:2379,b:2379,c:2379/jobs
+//	etcds://jobs:PASSWORD@a:2379,b:2379,c:2379/jobs?ca=ca.pem&cert=client.pem&key=client-key.pem
+//
+// The second form is for TLS. A user and its password can stand in both; special characters are written as %XX. The files are optional: of authorities for the
+// members' certificates, instead of the system's, and of the client's own certificate and its key, which are read again for each connection.
+//
+// For anything else, give New a configuration and its engine to kv.Open.
 func Open(ctx context.Context, address string, options *kv.Options) (*kv.Store, error) {
-	endpoints, prefix, err := parse(address)
+	l, err := parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("jq: the URL of a store on etcd: %w", err)
 	}
-	e, err := New(ctx, clientv3.Config{Endpoints: endpoints}, prefix)
+	config, err := l.config()
+	if err != nil {
+		return nil, fmt.Errorf("jq: the URL of a store on etcd: %w", err)
+	}
+	e, err := New(ctx, config, l.prefix)
 	if err != nil {
 		return nil, err
 	}
 	return kv.Open(ctx, e, options)
 }
 
-// parse returns the parts of a URL. It never quotes the URL, which may have a password by mistake.
-func parse(address string) (endpoints []string, prefix string, err error) {
-	rest, found := strings.CutPrefix(address, "etcd://")
-	hosts, path, named := strings.Cut(rest, "/")
-	switch {
-	case !found:
-		return nil, "", errors.New("it must begin with etcd://")
-	case strings.Contains(hosts, "@"):
-		return nil, "", errors.New("it can have no user: give New a configuration with Username and Password")
-	case strings.ContainsAny(rest, "?#"):
-		return nil, "", errors.New("it can have no parameters")
-	case !named || path == "":
-		return nil, "", errors.New("it must end with a prefix for the keys, such as /jobs")
-	}
-	for host := range strings.SplitSeq(hosts, ",") {
-		if host == "" {
-			return nil, "", errors.New("a host is empty: separate hosts by single commas")
-		}
-		endpoints = append(endpoints, "http://"+host)
-	}
-	prefix, err = url.PathUnescape(path)
-	return endpoints, prefix, err
-}
-
 // longestPrefix bounds what the prefix adds to the bytes of a commit.
 const longestPrefix = 100
+
+func checkPrefix(prefix string) error {
+	if prefix == "" || len(prefix) > longestPrefix || strings.ContainsAny(prefix, "\x00\x01") {
+		return fmt.Errorf("the prefix must have 1 to %d bytes, and none of them zero or one", longestPrefix)
+	}
+	return nil
+}
 
 // New connects to a cluster and returns an engine for kv.Open, which keeps its keys under the prefix. The engine has clients of its own, one for each
 // member that it asks, because it depends on their settings: a client that repeats commits by itself would make two jobs of one. So New sets
@@ -90,8 +82,8 @@ const longestPrefix = 100
 //
 // New asks one member whether it takes commits as large as a store makes, and returns an error that names the flags if it does not.
 func New(ctx context.Context, config clientv3.Config, prefix string) (*Engine, error) {
-	if prefix == "" || len(prefix) > longestPrefix || strings.ContainsAny(prefix, "\x00\x01") {
-		return nil, fmt.Errorf("jq: the prefix of a store on etcd must have 1 to %d bytes, and none of them zero or one", longestPrefix)
+	if err := checkPrefix(prefix); err != nil {
+		return nil, fmt.Errorf("jq: a store on etcd: %w", err)
 	}
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("jq: the configuration of a client of etcd needs at least one of Endpoints")
@@ -111,7 +103,7 @@ func connect(config clientv3.Config, prefix string) *Engine {
 	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
 	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 3*time.Second)
 	config.Logger = cmp.Or(config.Logger, zap.NewNop())
-	return &Engine{members: newMembers(config), prefix: prefix}
+	return &Engine{members: newMembers(config), prefix: prefix, alarm: usual}
 }
 
 // flags are what members of a cluster need.
@@ -121,21 +113,26 @@ const flags = "start each member of etcd with --max-txn-ops 40000 --max-request-
 // flags allow.
 const largestRequest = kv.MinBytes + kv.MinKeys*(longestPrefix+64)
 
-// check finds out whether a member takes as large a commit as a store makes: it sends one that compares and changes nothing. If it fails, it closes
-// the client.
+// check finds out whether a member takes as large a commit as a store makes. If it fails, it closes the client.
 func (e *Engine) check(ctx context.Context) error {
+	request := e.largest()
+	err := e.members.repeat(ctx, func(ctx context.Context, m member) error { return request(ctx, m.Client) })
+	if err != nil {
+		_ = e.Close() // the first error says more
+	}
+	return advised(err)
+}
+
+// largest returns a request as large as a commit can be, which compares and changes nothing.
+func (e *Engine) largest() func(context.Context, *clientv3.Client) error {
 	compares := make([]clientv3.Cmp, kv.MinKeys)
 	for i := range compares {
 		compares[i] = clientv3.Compare(clientv3.ModRevision(e.item(nil)), "=", 1)
 	}
 	// The first compare fails, because there is no such key, so the others cost only their way to the member.
 	compares[1] = clientv3.Compare(clientv3.Value(e.item(nil)), "=", strings.Repeat("x", kv.MinBytes+kv.MinKeys*64))
-	err := e.members.repeat(ctx, func(ctx context.Context, m member) error {
-		_, err := m.Txn(ctx).If(compares...).Commit()
+	return func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Txn(ctx).If(compares...).Commit()
 		return err
-	})
-	if err != nil {
-		_ = e.Close() // the first error says more
 	}
-	return advised(err)
 }

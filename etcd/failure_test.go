@@ -105,26 +105,37 @@ func TestFollowerIsKilled(t *testing.T) {
 
 // Without most of the members nothing is served, and with them everything is there.
 func TestAllMembersAreKilled(t *testing.T) {
+	mostFail(t, "all members", func(*etcdtest.Cluster, int) []int { return []int{0, 1, 2} })
+}
+
+// The leader alone serves nothing, although it still leads for a while.
+func TestBothFollowersAreKilled(t *testing.T) {
+	mostFail(t, "both followers", others)
+}
+
+// mostFail kills members that are needed, and lets them come back.
+func mostFail(t *testing.T, which string, of func(c *etcdtest.Cluster, leader int) []int) {
+	t.Helper()
 	c := start(t, etcdtest.Options{})
 	l := begin(t, c)
 	for i := range times(t) {
 		l.serves()
+		leader, err := c.Leader(t.Context())
+		require.NoError(t, err)
+		victims := of(c, leader)
 		l.without()
-		require.NoError(t, c.Kill(0, 1, 2))
-		figures.Count(t, "kills", 3)
+		require.NoError(t, c.Kill(victims...))
+		figures.Count(t, "kills", len(victims))
 		after := l.count()
-		select {
-		case <-time.After(2 * time.Second):
-		case <-t.Context().Done():
-		}
+		pass(t, 2*time.Second)
 		assert.LessOrEqual(t, l.count(), after+producers+workers, "calls answered by nobody")
 		began := time.Now()
-		require.NoError(t, c.Revive(0, 1, 2))
+		require.NoError(t, c.Revive(victims...))
 		require.NoError(t, c.Ready(t.Context()))
-		figures.Print(t, "kill %d of all members: ready %v after their start", i+1, time.Since(began).Round(10*time.Millisecond))
+		figures.Print(t, "kill %d of %s: ready %v after their start", i+1, which, time.Since(began).Round(10*time.Millisecond))
 	}
 	l.serves()
-	l.finish("all members killed")
+	l.finish(which + " killed")
 }
 
 // A leader that was stopped during an election does not answer with what it knew before.
@@ -206,6 +217,8 @@ func TestFullCluster(t *testing.T) {
 	}
 	require.ErrorIs(t, full, contract.ErrUnavailable)
 	require.ErrorContains(t, full, "raise --quota-backend-bytes")
+	e.KeepsAtMost(1)
+	assert.Equal(t, []string{"no_spare_member", "nearly_full", "no_space", "no_compaction"}, findings(t, s))
 	before, err := s.Count(ctx, contract.Filter{})
 	require.NoError(t, err, "reads go on")
 
@@ -219,10 +232,14 @@ func TestFullCluster(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Compact(ctx, at.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
+	compacted := findings(t, s)
+	assert.Contains(t, compacted, "no_space", "until the alarm is disarmed")
+	assert.NotContains(t, compacted, "no_compaction")
 	_, err = client.Defragment(ctx, c.Endpoint(0))
 	require.NoError(t, err)
 	_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	require.NoError(t, err)
+	assert.NotContains(t, findings(t, s), "no_space")
 	require.NoError(t, add("new"))
 	after, err := s.Count(ctx, contract.Filter{})
 	require.NoError(t, err)

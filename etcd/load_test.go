@@ -56,9 +56,12 @@ const (
 	look      = 5 * time.Millisecond
 )
 
-// begin starts a load on the cluster.
-func begin(t *testing.T, c *etcdtest.Cluster) *load {
+// begin starts a load on the cluster, at some endpoints, or at those of all members.
+func begin(t *testing.T, c *etcdtest.Cluster, endpoints ...string) *load {
 	t.Helper()
+	if endpoints == nil {
+		endpoints = c.Endpoints()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{t: t, cancel: cancel, enqueued: map[int64]bool{}, given: map[contract.Lease]bool{}, ended: map[int64]int{}, failed: map[string]int{}}
 	t.Cleanup(func() {
@@ -69,7 +72,7 @@ func begin(t *testing.T, c *etcdtest.Cluster) *load {
 		}
 	})
 	for range 2 {
-		e, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "load")
+		e, err := etcd.New(t.Context(), clientv3.Config{Endpoints: endpoints}, "load")
 		require.NoError(t, err)
 		s, err := kv.Open(t.Context(), e, &kv.Options{Logger: slog.New(slog.DiscardHandler)}) // of lost watches
 		require.NoError(t, err)
@@ -189,6 +192,18 @@ func (l *load) serves() {
 	l.t.Helper()
 	until := l.count() + calls
 	l.await("calls are answered", func() bool { return l.count() >= until })
+}
+
+// eachServes waits until each store has answered a read, and returns how long that took.
+func (l *load) eachServes() time.Duration {
+	l.t.Helper()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(l.t.Context(), drainTime)
+	defer cancel()
+	for _, s := range l.stores {
+		require.NoError(l.t, s.Ping(ctx), "a store that is not served")
+	}
+	return time.Since(began).Round(10 * time.Millisecond)
 }
 
 func (l *load) count() int {

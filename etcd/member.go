@@ -38,17 +38,33 @@ type member struct {
 func (m *members) ask() (member, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.clients[m.current] == nil {
-		config := m.config
-		config.Endpoints = m.config.Endpoints[m.current:][:1]
-		client, err := clientv3.New(config)
-		if err != nil { // of a user who cannot log in
-			m.next()
-			return member{}, err
-		}
-		m.clients[m.current] = client
+	client, err := m.client(m.current)
+	if err != nil { // of a user who cannot log in
+		m.next()
+		return member{}, err
 	}
-	return member{m.clients[m.current], m.left}, nil
+	return member{client, m.left}, nil
+}
+
+// client returns the client for the member at a position of the endpoints. The caller has locked mu.
+func (m *members) client(at int) (*clientv3.Client, error) {
+	if m.clients[at] == nil {
+		config := m.config
+		config.Endpoints = m.config.Endpoints[at:][:1]
+		client, err := clientv3.New(config)
+		if err != nil {
+			return nil, err
+		}
+		m.clients[at] = client
+	}
+	return m.clients[at], nil
+}
+
+// clientAt is client for a caller who has not locked mu.
+func (m *members) clientAt(at int) (*clientv3.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.client(at)
 }
 
 func (m *members) next() {

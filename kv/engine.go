@@ -8,6 +8,8 @@ import (
 // An Engine is an ordered map of byte strings with snapshots and guarded commits. Keys are ordered byte by byte. Any goroutine
 // may call any method at any time.
 //
+// An engine can have more abilities: [Watcher], and contract.Examiner, whose findings jobq doctor shows.
+//
 // An engine belongs to one store, or to several that share their jobs, in one process or in many. Keep the keys of an engine on a
 // shared server under a prefix of its own: a store uses keys of its own choice, of at most 600 bytes.
 //

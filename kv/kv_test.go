@@ -464,3 +464,46 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "the layout "+other+", and this version of jq knows 3: use the version that wrote them, or a later one")
 	}
 }
+
+// A program that must not create a store opens one that is there, and leaves the engine empty if there is none.
+func TestNoMigrateCreatesNothing(t *testing.T) {
+	db := memkv.New()
+	existing := &kv.Options{NoMigrate: true}
+	_, err := kv.Open(t.Context(), db.Connect(), existing)
+	require.ErrorContains(t, err, "there is none yet: create it, as jobq migrate up does")
+	assert.Empty(t, all(t, db))
+	open(t, db.Connect())
+	s, err := kv.Open(t.Context(), db.Connect(), existing)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+// An examined engine finds something about itself.
+type examined struct {
+	kv.Engine
+	found []contract.Finding
+	err   error
+}
+
+func (e examined) Examine(context.Context) ([]contract.Finding, error) { return e.found, e.err }
+
+// A store has the findings of its engine, and none if that does not look.
+func TestExamineIsThatOfTheEngine(t *testing.T) {
+	plain, _ := open(t, memkv.New().Connect())
+	found, err := plain.Examine(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, found)
+
+	want := []contract.Finding{{Name: "full", Detail: "it is full", Advice: "empty it"}}
+	s, _ := open(t, examined{Engine: memkv.New().Connect(), found: want})
+	found, err = s.Examine(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+
+	broken, _ := open(t, examined{Engine: memkv.New().Connect(), err: errors.New("no answer")})
+	_, err = broken.Examine(t.Context())
+	require.ErrorIs(t, err, contract.ErrUnavailable)
+	require.NoError(t, broken.Close())
+	_, err = broken.Examine(t.Context())
+	assert.ErrorIs(t, err, contract.ErrClosed)
+}

@@ -3,6 +3,7 @@ package kv
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -25,6 +26,7 @@ var (
 	_ contract.Fencer         = (*Store)(nil)
 	_ contract.Monitor        = (*Store)(nil)
 	_ contract.ActivityKeeper = (*Store)(nil)
+	_ contract.Examiner       = (*Store)(nil)
 )
 
 // Options configures Open. Zero fields mean the default.
@@ -32,6 +34,9 @@ type Options struct {
 	Clock    clock.Clock   // nil means the clock of the process
 	MaxLease time.Duration // no lease is longer; zero means an hour
 	Logger   *slog.Logger  // gets a line when the clock goes back or a watch is lost; nil means slog.Default()
+
+	// NoMigrate keeps Open from creating the store. If the engine has none, Open fails.
+	NoMigrate bool
 }
 
 // A Store keeps jobs in an engine.
@@ -65,7 +70,7 @@ func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) 
 		_ = engine.Close() // the first error says more
 		return nil, err
 	}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepare(ctx, options.NoMigrate); err != nil {
 		_ = engine.Close() // the first error says more
 		return nil, err
 	}
@@ -136,12 +141,14 @@ type meta struct {
 	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
 }
 
-// prepare writes the layout of a new store, and refuses one that this package does not know.
-func (s *Store) prepare(ctx context.Context) error {
+// prepare writes the layout of a new store, and refuses one that this package does not know, or a new one if the store must exist.
+func (s *Store) prepare(ctx context.Context, exists bool) error {
 	_, err := call(ctx, s, nil, ask{any: true}, func(t *txn) struct{} {
 		switch {
 		case known(t.meta.Layout):
 			s.shards = t.meta.Shards
+		case t.meta.Layout == 0 && exists:
+			t.fail(errors.New("there is none yet: create it, as jobq migrate up does"))
 		case t.meta.Layout == 0:
 			s.shards = 1
 			if _, shared := s.engine.(Watcher); shared {

@@ -21,7 +21,7 @@ func (a *app) backup() *cobra.Command {
 		Args:    takes(1, 1, "a new file for the backup"),
 		Example: "  SELF backup jq-monday.db\n  SELF restore jq-monday.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.inFile("back up", "dump its schema (pg_dump --schema=jq) or copy the cluster (pg_basebackup)")
+			p, err := a.inFile("back up", func(k *Kind) string { return k.Backup }, "dump its schema (pg_dump --schema=jq) or copy the cluster (pg_basebackup)")
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (a *app) restore() *cobra.Command {
 			"If a restore is interrupted, the store is either unchanged or fully restored. Repeat the command.",
 		Args: takes(1, 1, "the file that backup created"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.inFile("restore", "restore the dump or the copy with its own tools (pg_restore, psql), then run "+a.self+" fence before workers start")
+			p, err := a.inFile("restore", func(k *Kind) string { return k.Restore }, "restore the dump or the copy with its own tools (pg_restore, psql), then run "+a.self+" fence before workers start")
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (a *app) restore() *cobra.Command {
 }
 
 // inFile returns the place of an SQLite store. For other stores it returns an error that says what to do instead.
-func (a *app) inFile(verb, postgres string) (place, error) {
+func (a *app) inFile(verb string, added func(*Kind) string, postgres string) (place, error) {
 	p, err := a.place()
 	if err != nil {
 		return p, err
@@ -84,6 +84,8 @@ func (a *app) inFile(verb, postgres string) (place, error) {
 		return p, nil
 	case "postgres":
 		return p, fmt.Errorf("this command cannot %s a Postgres store: %s", verb, postgres)
+	case addedKind:
+		return p, fmt.Errorf("this command cannot %s a store on %s: %s", verb, p.added.Name, added(p.added))
 	case "server":
 		return p, fmt.Errorf("this command cannot %s a store through its server: run it where the store is, and name the store with --store", verb)
 	default:

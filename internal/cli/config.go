@@ -76,7 +76,7 @@ func (a *app) preset(f *pflag.Flag, source string, values []string) error {
 	f.DefValue = f.Value.String()
 	switch f.Name { // the value may contain a secret
 	case "store":
-		f.DefValue = shownStore(a.store)
+		f.DefValue = a.kinds.shown(a.store)
 	case "token":
 		f.DefValue = "not shown"
 	}

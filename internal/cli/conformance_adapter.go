@@ -30,6 +30,10 @@ func adapterOf(p place) (a conformance.Adapter, remove func() error, err error) 
 			return a, nil, fmt.Errorf("making a folder for the stores of the cases: %w", err)
 		}
 		return sqliteAdapter(folder), func() error { return os.RemoveAll(folder) }, nil
+	case "server":
+		return a, nil, errors.New("this command makes a store for each case, so it needs the store itself: name it with --store")
+	case addedKind:
+		return a, nil, fmt.Errorf("this command does not run the suite on %s: the tests of its module do", p.added.Name)
 	default:
 		return postgresAdapter(p), func() error { return nil }, nil
 	}

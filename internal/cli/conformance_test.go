@@ -159,3 +159,11 @@ func sqlxStrings(db *sql.DB, into *[]string, query string) error {
 	}
 	return rows.Err()
 }
+
+// The suite needs stores of its own, which no server gives.
+func TestConformanceOfAServer(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := []string{"jobq", "conformance", "--server", "http://127.0.0.1:1", "--run", "^Claim/DelayedJobIsHidden"}
+	assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stdout, &stderr)))
+	assert.Equal(t, "jobq conformance: this command makes a store for each case, so it needs the store itself: name it with --store\n", stderr.String())
+}

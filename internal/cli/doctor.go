@@ -48,7 +48,7 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []contract.Finding
 	if err != nil {
 		return nil, err
 	}
-	if p.kind != "memory" && p.kind != "server" {
+	if p.migrates() {
 		schema, err := schemaAt(cmd.Context(), p)
 		if err != nil {
 			return nil, err

@@ -25,8 +25,8 @@ const (
 	exitUsage  = 2 // invalid arguments or flags
 )
 
-// Main runs the command in os.Args and exits with its exit code.
-func Main() {
+// Main runs the command in os.Args and exits with its exit code. More are kinds of stores that it has beside its own.
+func Main(more ...Kind) {
 	ctx, end := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -35,7 +35,7 @@ func Main() {
 		signal.Stop(signals) // before the context ends, so that a second signal kills the process whatever the command does
 		end()
 	}()
-	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}))
+	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}, more...))
 }
 
 // announceEnd says at the first signal what a second one does. Commands that may take long to stop call it, and call done last.
@@ -62,11 +62,12 @@ type streams struct {
 
 // An app is one run of the program.
 type app struct {
-	std  streams
-	path string        // os.Args[0]
-	self string        // the base name of path, for help
-	out  *bufio.Writer // writes to std.out; run flushes it and reports its first error
-	in   io.Reader     // reads from std.in until the context ends
+	std   streams
+	kinds kinds         // of stores that a main has added
+	path  string        // os.Args[0]
+	self  string        // the base name of path, for help
+	out   *bufio.Writer // writes to std.out; run flushes it and reports its first error
+	in    io.Reader     // reads from std.in until the context ends
 
 	called  string        // the full name of the command, such as jobq jobs ls
 	busy    time.Duration // the flag busy-timeout, zero for the default
@@ -93,9 +94,9 @@ type app struct {
 }
 
 // run runs the command in args and returns the exit code. args[0] is the name of the program.
-func run(ctx context.Context, args []string, std streams) int {
+func run(ctx context.Context, args []string, std streams, more ...Kind) int {
 	a := &app{
-		std: std, path: args[0], self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
+		std: std, kinds: more, path: args[0], self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
 		in: &input{ctx: ctx, from: std.in}, sources: map[string]string{}, flagged: map[string]bool{},
 	}
 	root := a.root()

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "update the expected output in testdata/
 func TestMain(m *testing.M) {
 	testscript.Main(withPostgres{m}, map[string]func(){
 		"jobq":  jobq,
-		"live":  Main,
+		"live":  func() { Main() },
 		"seed":  func() { os.Exit(seed(os.Args[1], os.Args[2:]...)) },
 		"exits": func() { os.Exit(exits(os.Args[1], os.Args[2:])) },
 	})

@@ -42,6 +42,9 @@ func (a *app) migrateUp() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if p.kind == addedKind {
+			return a.create(cmd.Context(), p)
+		}
 		before, err := schemaAt(cmd.Context(), p)
 		if err != nil {
 			return err
@@ -60,6 +63,14 @@ func (a *app) migrateUp() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// create makes a store of a kind that has nothing to migrate.
+func (a *app) create(ctx context.Context, p place) error {
+	return a.using(ctx, toFill, func(jq.Store) error {
+		_, err := fmt.Fprintf(a.out, "%s is there; a store on %s has no schema to migrate\n", printable(p.shown), p.added.Name)
+		return err
+	})
 }
 
 // migrating shows the number of the current migration.
@@ -110,6 +121,8 @@ func schemaAt(ctx context.Context, p place) (contract.Schema, error) {
 		return sqlite.SchemaVersion(ctx, p.path)
 	case "postgres":
 		return postgres.SchemaVersion(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
+	case addedKind:
+		return contract.Schema{}, fmt.Errorf("%s has no schema: each program checks the layout of its keys when it opens the store", p.shown)
 	default:
 		return contract.Schema{}, fmt.Errorf("%s has no schema: name an SQLite or Postgres store with --store", p.shown)
 	}

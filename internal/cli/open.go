@@ -26,27 +26,33 @@ import (
 
 const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true&max_conns=N]"
 
-// wantForms is storeForms for error messages.
-const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
+// addedKind is the kind of places that a Kind opens.
+const addedKind = "added"
 
 // A place is the parsed URL of a store or server.
 type place struct {
-	kind   string // memory, sqlite, postgres or server
+	kind   string // memory, sqlite, postgres, server or addedKind
 	path   string // the SQLite file, or the URL of the server
-	dsn    string // the Postgres connection string; may contain a password
+	dsn    string // the Postgres connection string, or the URL of an added kind; may contain a password
 	schema string // the Postgres schema, empty for the default
 	pooled bool   // connections go through a pooler such as PgBouncer
+	added  *Kind  // of addedKind
 	shown  string // the URL without its password
 }
 
-// parsePlace parses the URL of a store. Its errors do not quote the URL, because a malformed one may have a password anywhere.
-func parsePlace(text string) (place, error) {
+// migrates reports whether the store has a schema with a version, which programs migrate.
+func (p place) migrates() bool { return p.kind == "sqlite" || p.kind == "postgres" }
+
+// parse parses the URL of a store. Its errors do not quote the URL, because a malformed one may have a password anywhere.
+func (all kinds) parse(text string) (place, error) {
 	scheme, rest, found := strings.Cut(text, ":")
-	switch scheme = strings.ToLower(scheme); {
+	scheme = strings.ToLower(scheme)
+	added, program := all.of(scheme), elsewhere[scheme]
+	switch {
 	case text == "":
-		return place{}, errors.New("the value is empty: unset it, or name a store; " + wantForms)
+		return place{}, errors.New("the value is empty: unset it, or name a store; " + all.want())
 	case !found:
-		return place{}, errors.New("not the URL of a store: " + wantForms)
+		return place{}, errors.New("not the URL of a store: " + all.want())
 	case scheme == "memory" && rest == "":
 		return place{kind: "memory", shown: "memory:"}, nil
 	case scheme == "memory":
@@ -55,10 +61,14 @@ func parsePlace(text string) (place, error) {
 		return parseFile(rest)
 	case scheme == "postgres" || scheme == "postgresql":
 		return parsePostgres(text)
+	case added != nil:
+		return added.place(text)
+	case program != "":
+		return place{}, fmt.Errorf("this program opens no %s: URLs, but another one does: go install %s@latest", scheme, program)
 	case regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`).MatchString(scheme):
-		return place{}, fmt.Errorf("unknown kind of store %q: %s", scheme, wantForms)
+		return place{}, fmt.Errorf("unknown kind of store %q: %s", scheme, all.want())
 	}
-	return place{}, errors.New("not the URL of a store: " + wantForms)
+	return place{}, errors.New("not the URL of a store: " + all.want())
 }
 
 func parseFile(path string) (place, error) {
@@ -105,9 +115,9 @@ func parsePostgres(text string) (place, error) {
 	return p, nil
 }
 
-// shownStore returns the URL of a store without its password.
-func shownStore(text string) string {
-	p, err := parsePlace(text)
+// shown returns the URL of a store without its password.
+func (all kinds) shown(text string) string {
+	p, err := all.parse(text)
 	if err != nil {
 		return "an invalid URL"
 	}
@@ -192,6 +202,8 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest, Logger: a.logger(slog.LevelInfo)}), nil
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
+	case addedKind:
+		return a.openAdded(ctx, p, makes)
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
 			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
@@ -213,7 +225,7 @@ func (a *app) place() (place, error) {
 	case atServer:
 		return parseServer(a.server)
 	}
-	p, err := parsePlace(a.store)
+	p, err := a.kinds.parse(a.store)
 	if err != nil {
 		return place{}, misuse("%s: %w", cmp.Or(a.sources["store"], "--store"), err)
 	}

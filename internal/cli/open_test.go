@@ -23,7 +23,7 @@ func TestPlacesOfStores(t *testing.T) {
 		},
 		"postgres://me@h/db?max_conns=8": {kind: "postgres", dsn: "postgres://me@h/db?max_conns=8", shown: "postgres://me@h/db"},
 	} {
-		got, err := parsePlace(text)
+		got, err := kinds(nil).parse(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
@@ -31,12 +31,12 @@ func TestPlacesOfStores(t *testing.T) {
 		"", ":", "jq.db", "mysql://host", "memory:x", "sqlite:", "sqlite://jq.db", "sqlite:a\x00b", "postgres:db", "postgres://h/%zz",
 		"postgres://h/db?pooled=yes", "postgres://h/db?a=%zz",
 	} {
-		_, err := parsePlace(text)
+		_, err := kinds(nil).parse(text)
 		assert.Error(t, err, text)
 	}
 }
 
-// parsePlace accepts or refuses any text, and never shows a password.
+// The parser accepts or refuses any text, and never shows a password.
 func FuzzParsePlace(f *testing.F) {
 	for _, text := range []string{
 		"memory:", "sqlite:jq.db", "postgres://me:SECRET@host/db", "postgres://me:SECRET@host/db?schema=x&pooled=true",
@@ -47,19 +47,19 @@ func FuzzParsePlace(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := parsePlace(text)
+		p, err := kinds(nil).parse(text)
 		if err != nil {
 			assert.NotContains(t, err.Error(), "SECRET")
 			assert.NotContains(t, err.Error(), "\n")
 			return
 		}
 		assert.Contains(t, []string{"memory", "sqlite", "postgres"}, p.kind)
-		assert.Equal(t, p.shown, shownStore(text))
+		assert.Equal(t, p.shown, kinds(nil).shown(text))
 		if _, password, ok := strings.Cut(text, ":SECRET@"); ok && p.kind == "postgres" && !strings.Contains(password, "SECRET") {
 			assert.NotContains(t, p.shown, "SECRET")
 		}
 		if p.kind != "postgres" { // unusual Postgres hosts are shown in another spelling
-			again, err := parsePlace(p.shown)
+			again, err := kinds(nil).parse(p.shown)
 			require.NoError(t, err, "what is shown is a URL too: %q", p.shown)
 			assert.Equal(t, p, again)
 		}

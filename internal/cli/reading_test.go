@@ -228,7 +228,7 @@ func TestEmptyDatabaseURLIsAnError(t *testing.T) {
 	}
 	s, stderr := std(map[string]string{"DATABASE_URL": ""})
 	assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "enqueue", "mail"}, s))
-	assert.Equal(t, fmt.Sprintf("jobq enqueue: DATABASE_URL: the value is empty: unset it, or name a store; %s; see jobq enqueue --help\n", wantForms), stderr.String())
+	assert.Equal(t, fmt.Sprintf("jobq enqueue: DATABASE_URL: the value is empty: unset it, or name a store; %s; see jobq enqueue --help\n", kinds(nil).want()), stderr.String())
 	assert.Empty(t, files(t, folder))
 
 	s, stderr = std(map[string]string{"DATABASE_URL": ""})

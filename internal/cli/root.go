@@ -31,7 +31,7 @@ func (a *app) root() *cobra.Command {
 	commandBelow(root, "completion").Short = "generate a shell completion script"
 
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+storeForms)
+	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+a.kinds.forms())
 	fromEnvironment(flags, "store", "JQ_STORE", "DATABASE_URL")
 	flags.StringVar(&a.server, "server", "", "`URL` of a jq server to use instead of a store: http://127.0.0.1:7070,\nor unix:PATH for a socket on this machine")
 	fromEnvironment(flags, "server", "JQ_SERVER")

@@ -33,6 +33,7 @@ import (
 
 // playedElsewhere lists the guides whose console blocks another test runs.
 var playedElsewhere = map[string]string{
+	"etcd.md":      "etcd/cmd/jobq/TestGuideShowsWhatCommandsPrint",
 	"first-job.md": "examples/guides/firstjob/TestJobSurvivesAKill",
 	"flows.md":     "examples/flows/TestPageShowsTheCommands",
 }

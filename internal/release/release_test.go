@@ -57,9 +57,20 @@ func repository(t *testing.T, folder string) {
 	commit(t, folder)
 	call(t, folder, nil, "git", "tag", version)
 	for _, nested := range Tagged {
+		if nested == installed {
+			continue
+		}
 		call(t, folder, nil, "git", "tag", nested+"/"+version)
 	}
+	// Go installs no command of a module with a replace directive, so the tag of such a module is on a commit of its own.
+	call(t, filepath.Join(folder, installed), nil, "go", "mod", "edit", "-dropreplace="+module)
+	commit(t, folder)
+	call(t, folder, nil, "git", "tag", installed+"/"+version)
+	call(t, folder, nil, "git", "reset", "--quiet", "--hard", version)
 }
+
+// installed is the tagged module that has a command.
+const installed = "etcd"
 
 func commit(t *testing.T, folder string) {
 	t.Helper()

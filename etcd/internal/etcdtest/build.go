@@ -11,17 +11,20 @@ import (
 	"strings"
 )
 
-// server is the package of the server's program.
-const server = "go.etcd.io/etcd/server/v3"
+// The packages of programs, which are modules too.
+const (
+	server = "go.etcd.io/etcd/server/v3"
+	utl    = "go.etcd.io/etcd/etcdutl/v3"
+)
 
-// program returns the path of the server's program. It builds it if no test on this machine has done so before, which takes half a minute.
-func program(ctx context.Context) (string, error) {
+// program returns the path of a program. It builds it if no test on this machine has done so before, which takes half a minute for the server.
+func program(ctx context.Context, of string) (string, error) {
 	here, err := goCommand(ctx, "list", "-f", "{{.Dir}}", "github.com/seed-ed332417/jq/etcd/internal/etcdtest")
 	if err != nil {
 		return "", err
 	}
 	module := filepath.Join(here, "..", "..", "..", "internal", "etcdserver")
-	version, err := goCommand(ctx, "-C", module, "list", "-m", "-f", "{{.Version}}", server)
+	version, err := goCommand(ctx, "-C", module, "list", "-m", "-f", "{{.Version}}", of)
 	if err != nil {
 		return "", err
 	}
@@ -30,7 +33,11 @@ func program(ctx context.Context) (string, error) {
 		return "", err
 	}
 	folder := filepath.Join(cache, "jq-etcdtest", version+"-"+runtime.Version())
-	path := filepath.Join(folder, "etcd")
+	name := "etcd"
+	if of == utl {
+		name = "etcdutl"
+	}
+	path := filepath.Join(folder, name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -43,8 +50,8 @@ func program(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	built := filepath.Join(work, "etcd")
-	if _, err := goCommand(ctx, "-C", module, "build", "-o", built, server); err != nil {
+	built := filepath.Join(work, name)
+	if _, err := goCommand(ctx, "-C", module, "build", "-o", built, of); err != nil {
 		return "", err
 	}
 	return path, os.Rename(built, path)

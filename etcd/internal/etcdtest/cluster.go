@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -27,7 +28,9 @@ var Flags = []string{"--max-txn-ops=40000", "--max-request-bytes=33554432"}
 type Options struct {
 	Members int      // how many, three if it is zero
 	NoSync  bool     // commits do not wait for the disk
+	TLS     bool     // members take clients only by TLS, and with a certificate
 	Flags   []string // for each member; nil means Flags
+	Restore string   // the file of a snapshot from which all members begin
 }
 
 // A Cluster is some members. One goroutine uses it.
@@ -36,6 +39,8 @@ type Cluster struct {
 	program string
 	folder  string
 	members []*member
+	files   *Files           // nil without TLS
+	config  clientv3.Config  // of clients, without endpoints
 	client  *clientv3.Client // for questions about members
 }
 
@@ -43,6 +48,7 @@ type Cluster struct {
 type member struct {
 	name         string
 	client, peer string // URLs
+	later        bool   // it has come to a cluster that was there
 	process      *exec.Cmd
 	ended        chan struct{} // closed when the process has ended
 }
@@ -52,7 +58,7 @@ const startPatience = time.Minute
 
 // Start starts a cluster in the folder, and waits until it answers.
 func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
-	path, err := program(ctx)
+	path, err := program(ctx, server)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +68,15 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 	if o.Flags == nil {
 		o.Flags = Flags
 	}
-	c := &Cluster{options: o, program: path, folder: folder}
+	c := &Cluster{options: o, program: path, folder: folder, config: clientv3.Config{Logger: zap.NewNop(), DialTimeout: time.Second}}
+	if o.TLS {
+		if c.files, err = certificates(folder); err != nil {
+			return nil, err
+		}
+		if c.config.TLS, err = c.files.config(); err != nil {
+			return nil, err
+		}
+	}
 	for i := range o.Members {
 		m := &member{name: "m" + strconv.Itoa(i)}
 		for _, url := range []*string{&m.client, &m.peer} {
@@ -70,14 +84,22 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 				return nil, err
 			}
 		}
+		if o.TLS {
+			m.client = strings.Replace(m.client, "http://", "https://", 1)
+		}
 		c.members = append(c.members, m)
 	}
-	c.client, err = clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop(), DialTimeout: time.Second})
+	c.client, err = c.connect(c.Endpoints()...)
 	if err != nil {
 		return nil, err
 	}
+	if o.Restore != "" {
+		err = c.restore(ctx)
+	}
 	for i := range c.members {
-		err = errors.Join(err, c.launch(i))
+		if err == nil {
+			err = c.launch(i)
+		}
 	}
 	if err == nil {
 		err = c.Ready(ctx)
@@ -86,6 +108,13 @@ func Start(ctx context.Context, folder string, o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.endOfLogs(), c.Stop())
 	}
 	return c, nil
+}
+
+// connect returns a client of some members.
+func (c *Cluster) connect(endpoints ...string) (*clientv3.Client, error) {
+	config := c.config
+	config.Endpoints = endpoints
+	return clientv3.New(config)
 }
 
 // free returns a URL with a port that nobody uses now. It is below those that systems give to clients, so that it stays free while a member is dead.
@@ -105,16 +134,16 @@ func free(ctx context.Context) (string, error) {
 // launch starts the process of a member.
 func (c *Cluster) launch(i int) error {
 	m := c.members[i]
-	var all []string
-	for _, one := range c.members {
-		all = append(all, one.name+"="+one.peer)
-	}
 	args := append([]string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(c.folder, m.name),
-		"--listen-client-urls=" + m.client, "--advertise-client-urls=" + m.client,
-		"--listen-peer-urls=" + m.peer, "--initial-advertise-peer-urls=" + m.peer,
-		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder), "--log-level=warn",
-	}, c.options.Flags...)
+		"--listen-client-urls=" + m.client, "--advertise-client-urls=" + m.client, "--listen-peer-urls=" + m.peer, "--log-level=warn",
+	}, c.identity(m)...)
+	args = append(args, c.options.Flags...)
+	if m.later {
+		args = append(args, "--initial-cluster-state=existing")
+	}
+	if c.files != nil {
+		args = append(args, c.files.flags()...)
+	}
 	if c.options.NoSync {
 		args = append(args, "--unsafe-no-fsync")
 	}
@@ -135,6 +164,47 @@ func (c *Cluster) launch(i int) error {
 		_ = process.Wait()
 		close(ended)
 	}()
+	return nil
+}
+
+// identity are the flags that say which member of which cluster one is.
+func (c *Cluster) identity(m *member) []string {
+	var all []string
+	for _, one := range c.members {
+		all = append(all, one.name+"="+one.peer)
+	}
+	return []string{
+		"--name=" + m.name, "--data-dir=" + filepath.Join(c.folder, m.name), "--initial-advertise-peer-urls=" + m.peer,
+		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=" + filepath.Base(c.folder),
+	}
+}
+
+// Snapshot writes the data of a member to a file.
+func (c *Cluster) Snapshot(ctx context.Context, file string) error {
+	from, err := c.client.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return errors.Join(err, from.Close())
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, from.Close(), to.Close())
+}
+
+// restore makes the data of all members from a snapshot, as the guide says.
+func (c *Cluster) restore(ctx context.Context) error {
+	path, err := program(ctx, utl)
+	if err != nil {
+		return err
+	}
+	for _, m := range c.members {
+		args := append([]string{"snapshot", "restore", c.options.Restore, "--bump-revision=1000000000", "--mark-compacted"}, c.identity(m)...)
+		if said, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("etcdutl %s: %w: %s", strings.Join(args, " "), err, said)
+		}
+	}
 	return nil
 }
 
@@ -165,6 +235,9 @@ func (c *Cluster) Endpoints() []string {
 	}
 	return list
 }
+
+// Files returns the certificates of a cluster with TLS.
+func (c *Cluster) Files() *Files { return c.files }
 
 // Client returns a client that asks all members. Stop closes it.
 func (c *Cluster) Client() *clientv3.Client { return c.client }
@@ -208,7 +281,7 @@ func (c *Cluster) leads(ctx context.Context, m *member) error {
 // Ready waits until each member answers a read that needs most of the others.
 func (c *Cluster) Ready(ctx context.Context) error {
 	for _, m := range c.members {
-		one, err := clientv3.New(clientv3.Config{Endpoints: []string{m.client}, Logger: zap.NewNop(), DialTimeout: time.Second})
+		one, err := c.connect(m.client)
 		if err != nil {
 			return err
 		}
@@ -263,6 +336,38 @@ func (c *Cluster) Revive(of ...int) (err error) {
 		err = errors.Join(err, c.launch(i))
 	}
 	return err
+}
+
+// Replace removes a member that was killed, with its data, and starts an empty one in its place. It does not wait for it.
+func (c *Cluster) Replace(ctx context.Context, i int) error {
+	m := c.members[i]
+	err := poll(ctx, func(ctx context.Context) error { // while the others elect a leader, there is no answer
+		list, err := c.client.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, one := range list.Members {
+			if one.Name == m.name {
+				_, err = c.client.MemberRemove(ctx, one.ID)
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(c.folder, m.name)); err != nil {
+		return err
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		_, err := c.client.MemberAdd(ctx, []string{m.peer})
+		return err
+	}); err != nil {
+		return err
+	}
+	m.later = true
+	return c.launch(i)
 }
 
 // Pause stops a member. Its connections stay open.
