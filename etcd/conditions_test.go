@@ -50,3 +50,32 @@ func TestSizesOfFiles(t *testing.T) {
 		assert.Equal(t, k.want, names, k.name)
 	}
 }
+
+// A member that answers but knows no leader is no member to count on.
+func TestMembersWithoutALeader(t *testing.T) {
+	member := func(name string, leader uint64) condition {
+		return condition{&etcdserverpb.Member{Name: name}, answer{status: &clientv3.StatusResponse{Leader: leader}}}
+	}
+	assert.Empty(t, absent([]condition{member("a", 1), member("b", 1), member("c", 1)}))
+	assert.Equal(t, []contract.Finding{
+		{
+			Name: "lost_member", Detail: "1 of 3 members of etcd know no leader: c",
+			Advice: "look at the network between the members", Count: 1, Examples: []string{"c"},
+		},
+		{
+			Name: "no_spare_member", Detail: "2 of 3 members of etcd are well, and commits need 2: if one fails, every call fails",
+			Advice: "bring back the others",
+		},
+	}, absent([]condition{member("a", 1), member("b", 1), member("c", 0)}))
+}
+
+// Only if etcd knows which member has wrong data, the advice is to replace it.
+func TestDataThatDiffer(t *testing.T) {
+	members := []condition{{Member: &etcdserverpb.Member{Name: "a", ID: 7}}}
+	known := alarmed([]*etcdserverpb.AlarmMember{{MemberID: 7, Alarm: etcdserverpb.AlarmType_CORRUPT}}, members)
+	assert.Equal(t, "the data of a differ from those of other members: every call that changes something fails", known[0].Detail)
+	assert.Contains(t, known[0].Advice, "replace it by an empty member")
+	unknown := alarmed([]*etcdserverpb.AlarmMember{{Alarm: etcdserverpb.AlarmType_CORRUPT}}, members)
+	assert.Equal(t, "the data of the members differ, and etcd cannot tell whose are right: every call that changes something fails", unknown[0].Detail)
+	assert.NotContains(t, unknown[0].Advice, "replace it")
+}

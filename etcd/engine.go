@@ -263,7 +263,11 @@ func advised(err error) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		advice = "delete jobs, compact and defragment etcd, and disarm its alarm, or raise --quota-backend-bytes: "
 	case errors.Is(err, rpctypes.ErrCorrupt):
-		advice = "replace the member whose data differ (etcdctl alarm list) by an empty one, and disarm its alarm: "
+		advice = "the data of the members differ, see jobq doctor: "
+	case errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthFailed):
+		advice = "write USER:PASSWORD@ in front of the first host of the URL: "
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		advice = "grant the user the keys with the prefix (etcdctl role grant-permission ROLE readwrite PREFIX --prefix=true): "
 	case err == nil:
 		return nil
 	}

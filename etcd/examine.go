@@ -45,11 +45,11 @@ const unnamed = -1
 // Examine looks for what puts the cluster at risk: members that are silent or not as many as needed, a file that is full or nearly so, alarms, and history
 // that nobody compacts. It asks each member whether it takes the largest commits.
 func (e *Engine) Examine(ctx context.Context) ([]contract.Finding, error) {
-	conditions, err := e.conditions(ctx)
+	conditions, others, err := e.conditions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found := slices.Concat(absent(conditions), versions(conditions), e.alarm.files(conditions))
+	found := slices.Concat(strangers(others), absent(conditions), versions(conditions), e.alarm.files(conditions))
 	for _, look := range []func(context.Context, []condition) ([]contract.Finding, error){e.alarms, e.limits, e.history} {
 		more, err := look(ctx, conditions)
 		if err != nil {
@@ -61,32 +61,56 @@ func (e *Engine) Examine(ctx context.Context) ([]contract.Finding, error) {
 }
 
 // conditions asks all members that vote how they are: at the endpoints of the configuration, and those that have not answered there at the URLs that they
-// advertise.
-func (e *Engine) conditions(ctx context.Context) ([]condition, error) {
+// advertise. It also returns the endpoints that lead to another cluster.
+func (e *Engine) conditions(ctx context.Context) (all []condition, others []string, err error) {
 	var list *clientv3.MemberListResponse
 	var client *clientv3.Client // has the configuration that all share
-	err := e.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
+	err = e.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
 		client = m.Client
 		list, err = m.MemberList(ctx)
 		return err
 	})
 	if err != nil {
-		return nil, advised(err)
+		return nil, nil, advised(err)
 	}
 	answers := e.statuses(ctx, client, e.members.config.Endpoints)
-	var all []condition
+	for _, said := range answers {
+		if said.status.Header.ClusterId != list.Header.ClusterId {
+			others = append(others, e.members.config.Endpoints[said.at])
+		}
+	}
+	slices.Sort(others)
 	for _, m := range list.Members {
 		if m.IsLearner {
 			continue
 		}
 		said, named := answers[m.ID]
 		if !named {
-			said = e.statuses(ctx, client, m.ClientURLs)[m.ID]
+			said = e.statuses(ctx, client, e.safe(m.ClientURLs))[m.ID]
 			said.at = unnamed
 		}
 		all = append(all, condition{Member: m, answer: said})
 	}
-	return all, nil
+	return all, others, nil
+}
+
+// safe returns the URLs at which a member may be asked: with TLS, no other ones, because they would get the user's token in the clear.
+func (e *Engine) safe(urls []string) []string {
+	if e.members.config.TLS == nil {
+		return urls
+	}
+	return slices.DeleteFunc(slices.Clone(urls), func(url string) bool { return !strings.HasPrefix(url, "https:") })
+}
+
+// strangers reports endpoints that lead to another cluster.
+func strangers(others []string) []contract.Finding {
+	if len(others) == 0 {
+		return nil
+	}
+	return []contract.Finding{{
+		Name: "other_cluster", Detail: "the URL leads to more than one cluster of etcd, each of which has other jobs: " + strings.Join(others, ", "),
+		Advice: "name members of one cluster only, and look for jobs in the others", Count: len(others), Examples: others,
+	}}
 }
 
 // statuses asks at several endpoints at once, and returns the answers by member.
@@ -98,7 +122,11 @@ func (e *Engine) statuses(ctx context.Context, client *clientv3.Client, endpoint
 		all.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, e.alarm.answer)
 			defer cancel()
-			if status, err := client.Status(limited, endpoint); err == nil {
+			status, err := client.Status(limited, endpoint)
+			if errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) {
+				status, err = client.Status(limited, endpoint) // the client has got a new token since
+			}
+			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				answers[status.Header.MemberId] = answer{status, at}
@@ -119,26 +147,34 @@ func (c condition) called() string {
 
 // absent looks for members that do not answer, that are too few, or that the configuration does not name.
 func absent(all []condition) (found []contract.Finding) {
-	var silent, strange []string
+	var silent, lost, strange []string
 	for _, c := range all {
 		switch {
 		case c.status == nil:
 			silent = append(silent, c.called())
+		case c.status.Leader == 0:
+			lost = append(lost, c.called())
 		case c.at == unnamed:
 			strange = append(strange, c.called())
 		}
 	}
-	alive, needed := len(all)-len(silent), len(all)/2+1
+	alive, needed := len(all)-len(silent)-len(lost), len(all)/2+1
 	if len(silent) > 0 {
 		found = append(found, contract.Finding{
 			Name: "silent_member", Detail: fmt.Sprintf("%d of %d members of etcd did not answer: %s", len(silent), len(all), strings.Join(silent, ", ")),
 			Advice: "start it, or replace it if its data are lost (etcdctl member remove, then member add)", Count: len(silent), Examples: silent,
 		})
 	}
+	if len(lost) > 0 {
+		found = append(found, contract.Finding{
+			Name: "lost_member", Detail: fmt.Sprintf("%d of %d members of etcd know no leader: %s", len(lost), len(all), strings.Join(lost, ", ")),
+			Advice: "look at the network between the members", Count: len(lost), Examples: lost,
+		})
+	}
 	if alive <= needed {
 		f := contract.Finding{
-			Name: "no_spare_member", Detail: fmt.Sprintf("%d of %d members of etcd answered, and commits need %d: if one fails, every call fails", alive, len(all), needed),
-			Advice: "bring back the members that do not answer",
+			Name: "no_spare_member", Detail: fmt.Sprintf("%d of %d members of etcd are well, and commits need %d: if one fails, every call fails", alive, len(all), needed),
+			Advice: "bring back the others",
 		}
 		if len(all) < 3 {
 			f.Advice = "add members until there are three"
@@ -202,16 +238,20 @@ func (a alarming) files(all []condition) (found []contract.Finding) {
 }
 
 // alarms looks for alarms that the cluster has raised.
-func (e *Engine) alarms(ctx context.Context, all []condition) (found []contract.Finding, err error) {
+func (e *Engine) alarms(ctx context.Context, all []condition) ([]contract.Finding, error) {
 	var raised *clientv3.AlarmResponse
-	err = e.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
+	err := e.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
 		raised, err = m.AlarmList(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, advised(err)
 	}
-	for _, a := range raised.Alarms {
+	return alarmed(raised.Alarms, all), nil
+}
+
+func alarmed(raised []*etcdserverpb.AlarmMember, all []condition) (found []contract.Finding) {
+	for _, a := range raised {
 		name := fmt.Sprintf("%x", a.MemberID)
 		if i := slices.IndexFunc(all, func(c condition) bool { return c.ID == a.MemberID }); i >= 0 {
 			name = all[i].called()
@@ -223,13 +263,20 @@ func (e *Engine) alarms(ctx context.Context, all []condition) (found []contract.
 				Advice: "delete jobs, then run etcdctl compact, etcdctl defrag and etcdctl alarm disarm, or raise --quota-backend-bytes",
 			})
 		case etcdserverpb.AlarmType_CORRUPT:
+			if a.MemberID == 0 {
+				found = append(found, contract.Finding{
+					Name: "corrupt_member", Detail: "the data of the members differ, and etcd cannot tell whose are right: every call that changes something fails",
+					Advice: "stop all programs, compare the members (etcdctl endpoint hashkv) before you replace any, or restore a snapshot",
+				})
+				continue
+			}
 			found = append(found, contract.Finding{
 				Name: "corrupt_member", Detail: fmt.Sprintf("the data of %s differ from those of other members: every call that changes something fails", name),
 				Advice: "replace it by an empty member (etcdctl member remove, then member add), then run etcdctl alarm disarm",
 			})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // limits asks each member that has answered whether it takes the largest commits. Opening the store has asked one of them.

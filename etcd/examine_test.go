@@ -3,6 +3,7 @@
 package etcd_test
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -54,6 +55,14 @@ func TestExamine(t *testing.T) {
 		Advice: "name all members in the URL: a store asks only those", Count: 1, Examples: []string{"m2"},
 	}}, found)
 
+	other := start(t, etcdtest.Options{Members: 1, NoSync: true})
+	mixed := etcd.Connect(clientv3.Config{Endpoints: []string{c.Endpoint(0), other.Endpoint(0)}}, "jobs")
+	found, err = mixed.Examine(t.Context())
+	require.NoError(t, errors.Join(err, mixed.Close()))
+	assert.Equal(t, "other_cluster", found[0].Name)
+	assert.Subset(t, []string{c.Endpoint(0), other.Endpoint(0)}, found[0].Examples)
+	assert.Len(t, found[0].Examples, 1)
+
 	require.NoError(t, c.Kill(2))
 	for _, s := range []*kv.Store{s, two} {
 		found, err = s.Examine(t.Context())
@@ -64,8 +73,8 @@ func TestExamine(t *testing.T) {
 				Advice: "start it, or replace it if its data are lost (etcdctl member remove, then member add)", Count: 1, Examples: []string{"m2"},
 			},
 			{
-				Name: "no_spare_member", Detail: "2 of 3 members of etcd answered, and commits need 2: if one fails, every call fails",
-				Advice: "bring back the members that do not answer",
+				Name: "no_spare_member", Detail: "2 of 3 members of etcd are well, and commits need 2: if one fails, every call fails",
+				Advice: "bring back the others",
 			},
 		}, found)
 	}
@@ -82,7 +91,7 @@ func TestExamine(t *testing.T) {
 	assert.Equal(t, []string{"corrupt_member"}, findings(t, s))
 	_, err = s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
 	require.ErrorIs(t, err, contract.ErrUnavailable)
-	require.ErrorContains(t, err, "replace the member whose data differ (etcdctl alarm list) by an empty one")
+	require.ErrorContains(t, err, "the data of the members differ, see jobq doctor")
 	_, err = c.Client().AlarmDisarm(t.Context(), &clientv3.AlarmMember{MemberID: id, Alarm: etcdserverpb.AlarmType_CORRUPT})
 	require.NoError(t, err)
 	assert.Empty(t, findings(t, s))

@@ -95,7 +95,7 @@ type Limits struct {
 
 // The least limits that Open accepts. An engine whose values are shorter must cut them into several.
 const (
-	MinKeys  = 40_000   // of Limits.Keys
+	MinKeys  = 45_000   // of Limits.Keys
 	MinBytes = 24 << 20 // of Limits.Bytes
 	MinValue = 2 << 20  // of Limits.Value
 )

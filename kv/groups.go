@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -22,6 +23,7 @@ type groupsOfCall struct {
 	expected map[string]bool                 // those in which jobs of the call may be, which are not added yet
 	known    map[string]contract.GroupStatus // as they are now
 	changed  map[string]*groupChange
+	spoiled  map[string]order // when the call has spoiled them
 }
 
 // A groupChange is what a call does to a group. It is written at the end of the call.
@@ -200,8 +202,39 @@ func (t *txn) moveMember(j *job) {
 	}
 	if j.Terminal() {
 		c.left, c.last = true, max(c.last, j.ID)
-		c.spoiled = c.spoiled || contract.SpoilsOf(&j.Job, false) != ""
+		c.spoiled = t.spoils(j, false) || c.spoiled
 	}
+}
+
+// spoils reports whether the end of a job, or its deletion, spoils its group. If so, the note of the group comes behind that of the job's end, and before those
+// of later ends.
+func (t *txn) spoils(j *job, deleted bool) bool {
+	name := contract.SpoilsOf(&j.Job, deleted)
+	if name == "" {
+		return false
+	}
+	if t.groups.spoiled == nil {
+		t.groups.spoiled = map[string]order{}
+	}
+	if _, before := t.groups.spoiled[name]; !before {
+		t.groups.spoiled[name] = t.next()
+	}
+	return true
+}
+
+// noteGroup notes that something has changed in a group. If nobody has told the last such change yet, the note keeps its place.
+func (t *txn) noteGroup(name string) {
+	at, spoiled := t.groups.spoiled[name]
+	if !spoiled {
+		at = t.next()
+	}
+	if raw, untold := t.peek(noteOfGroup(name)); untold {
+		at = decode[note](t, noteOfGroup(name), raw).order
+	}
+	raw, err := json.Marshal(note{order: at})
+	t.fail(err)
+	t.putBlind(noteOfGroup(name), string(raw))
+	t.noted = append(t.noted, news{group: name})
 }
 
 // dropMember is for a job that is deleted.
@@ -241,8 +274,7 @@ func (t *txn) endGroups() {
 			t.putBlind(named(gates, name), "")
 		}
 		if after.Awaited && (over[name] || c.sealed || after.Spoiled && !before.Spoiled) {
-			t.putBlind(noteOfGroup(name), "{}")
-			t.noted = append(t.noted, news{group: name})
+			t.noteGroup(name)
 		}
 	}
 }
@@ -303,7 +335,8 @@ func (t *txn) goneAmong(names []string) map[string]bool {
 func (t *txn) existsOne(r Range, items []Item) bool {
 	for t.look() {
 		for _, item := range items {
-			if t.job(lastNumber(item.Key)) != nil {
+			id := lastNumber(item.Key)
+			if _, there := t.peek(key(rows, number(id))); there && t.job(id) != nil { // one that is gone never comes back, so it needs no guard
 				return true
 			}
 		}

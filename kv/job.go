@@ -157,7 +157,6 @@ func (t *txn) save(j *job) {
 	t.move(&j.place, placeOf(j, t.s.shards))
 	t.use(j)
 	t.move(&j.expires, expiryOf(j))
-	t.moveMember(j)
 	t.write(j)
 	if j.Claimable(t.now) {
 		t.added[j.Queue] = true
@@ -165,6 +164,7 @@ func (t *txn) save(j *job) {
 	if end, is := contract.EndOf(&j.Job); is && j.lived {
 		t.ended(j, end)
 	}
+	t.moveMember(j)
 	j.lived = !j.Terminal()
 }
 

@@ -470,7 +470,7 @@ func TestNoMigrateCreatesNothing(t *testing.T) {
 	db := memkv.New()
 	existing := &kv.Options{NoMigrate: true}
 	_, err := kv.Open(t.Context(), db.Connect(), existing)
-	require.ErrorContains(t, err, "there is none yet: create it, as jobq migrate up does")
+	require.EqualError(t, err, "jq: opening a store: there is no store: name another one, or create it by jobq migrate up")
 	assert.Empty(t, all(t, db))
 	open(t, db.Connect())
 	s, err := kv.Open(t.Context(), db.Connect(), existing)

@@ -59,6 +59,7 @@ func (s *Store) Delete(ctx context.Context, filter contract.Filter, limit int) (
 				if end, is := contract.GoneOf(&j.Job); is {
 					t.ended(j, end)
 				}
+				t.spoils(j, true)
 				t.remove(key(rows, number(j.ID))) // so that the call does not find it a second time
 			}
 			return o

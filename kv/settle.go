@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +20,21 @@ type news struct {
 // A note is the value of what is to be told, with how far that has come. Whoever tells removes it with the last of those who wait. The key of an
 // end has its token.
 type note struct {
+	order
 	As   contract.State `json:",omitempty"` // how the job has ended
 	UpTo int64          `json:",omitempty"` // who wait were told up to this id
+}
+
+// An order is a place among what is to be told, as it came about. It is exact for the ends of one store, and that of several stores follows their clocks.
+type order struct {
+	At int64 `json:",omitempty"` // the time of the call
+	N  int64 `json:",omitempty"` // grows in a store
+}
+
+func (t *txn) next() order { return order{t.now.UnixMicro(), t.s.told.Add(1)} }
+
+func (o order) compare(other order) int {
+	return cmp.Or(cmp.Compare(o.At, other.At), cmp.Compare(o.N, other.N))
 }
 
 func (t *txn) decodeEnd(item Item) (contract.End, note) {
@@ -33,7 +48,7 @@ func (t *txn) ended(j *job, e contract.End) {
 	if j.Links&contract.LinkAwaited == 0 {
 		return
 	}
-	t.put(append(notesOfJob(e.ID), number(e.Token)...), note{As: e.As})
+	t.put(append(notesOfJob(e.ID), number(e.Token)...), note{order: t.next(), As: e.As})
 	t.noted = append(t.noted, news{id: e.ID})
 }
 
@@ -71,8 +86,8 @@ func (t *txn) hear(list []news) (found []Item) {
 	return found
 }
 
-// tell tells those who wait what the notes say, at most so many, until a number of jobs has changed. Ends come before groups, because the error of a job names the job that it
-// needs rather than the group. It returns the jobs that it has changed, how many it has told, and whether it has told all.
+// tell tells those who wait what the notes say, at most so many, until a number of jobs has changed. What came about first is told first, because the error of a job
+// names that. It returns the jobs that it has changed, how many it has told, and whether it has told all.
 func (t *txn) tell(items []Item, limit, most int) (changed []contract.Settled, told int, all bool) {
 	messages := t.messages(items, most)
 	t.fetchTold(messages, most)
@@ -102,7 +117,7 @@ func (t *txn) tell(items []Item, limit, most int) (changed []contract.Settled, t
 
 // messages reads who waits for what the notes are about. A change of a group that is neither over nor spoiled concerns nobody.
 func (t *txn) messages(items []Item, most int) []message {
-	var ends, changes []message
+	list := make([]message, 0, len(items))
 	var names []string
 	for _, item := range items {
 		t.note(item.Key, []Item{item})
@@ -110,15 +125,15 @@ func (t *txn) messages(items []Item, most int) []message {
 		if item.Key[1] == aGroup {
 			m.group = string(item.Key[2:])
 			m.note, _ = get[note](t, item.Key)
-			names, changes = append(names, m.group), append(changes, m)
+			names = append(names, m.group)
 		} else {
 			m.end, m.note = t.decodeEnd(item)
 			t.guard(item.Key)
-			ends = append(ends, m)
 		}
+		list = append(list, m)
 	}
+	slices.SortFunc(list, func(a, b message) int { return a.note.compare(b.note.order) })
 	t.lookAt(names)
-	list := append(ends, changes...)
 	var asked []Range
 	var concerned []*message
 	for i := range list {
@@ -278,12 +293,16 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, erro
 	}
 	defer leave()
 	var settled []contract.Settled
+	most := toldAtOnce
 	for begun := false; ; begun = true {
-		did, noted, err := s.settleSome(ctx, limit-len(settled), begun)
-		if err != nil {
-			if begun { // what was before is committed
-				return settled, nil
-			}
+		did, noted, err := s.settleSome(ctx, limit-len(settled), most, begun)
+		switch {
+		case errors.Is(err, errTooLarge) && begun && most > 1: // they wait for many other groups too
+			most /= 2
+			continue
+		case err != nil && len(settled) > 0: // what was before is committed
+			return settled, nil
+		case err != nil:
 			return nil, err
 		}
 		settled = append(settled, did.settled...)
@@ -293,8 +312,9 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, erro
 	}
 }
 
-// settleSome makes one commit of a Settle. The first one cancels what has expired.
-func (s *Store) settleSome(ctx context.Context, limit int, begun bool) (telling, []news, error) {
+// settleSome makes one commit of a Settle, which tells so many at most. The first one forgets what has ended and cancels what has expired. If that is anything, it does nothing
+// else, so that it does not become too large, and no call on a group makes it start again.
+func (s *Store) settleSome(ctx context.Context, limit, most int, begun bool) (telling, []news, error) {
 	first := ask{ranges: func(now time.Time) []Range {
 		asked := []Range{{From: key(notes, []byte{aJob}), To: key(notes, []byte{aJob + 1}), Limit: notesAtOnce}, under(key(notes, []byte{aGroup}))}
 		asked[1].Limit = notesAtOnce
@@ -308,16 +328,15 @@ func (s *Store) settleSome(ctx context.Context, limit int, begun bool) (telling,
 		if !begun {
 			t.forget(t.first[2])
 			did.settled = t.settleExpired(t.first[3])
-		}
-		left := limit - len(did.settled)
-		if left == 0 {
-			return did
+			if len(t.first[2])+len(did.settled) > 0 {
+				return did
+			}
 		}
 		if len(ends) == notesAtOnce {
-			changes = nil // ends come first
+			changes = nil
 		}
-		some, _, all := t.tell(append(ends, changes...), left, toldAtOnce)
-		did.settled = append(did.settled, some...)
+		some, _, all := t.tell(append(ends, changes...), limit, most)
+		did.settled = some
 		did.all = all && len(ends) < notesAtOnce && len(changes) < notesAtOnce
 		return did
 	})

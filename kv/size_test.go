@@ -22,7 +22,7 @@ var least = kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes, Value: kv.MinValue}
 
 func TestLimitsOfAnEngine(t *testing.T) {
 	for what, limits := range map[string]kv.Limits{
-		"128 keys in a commit, and a store needs 40000":         {Keys: 128},
+		"128 keys in a commit, and a store needs 45000":         {Keys: 128},
 		"1572864 bytes in a commit, and a store needs 25165824": {Bytes: 3 << 19},
 		"102400 bytes in a value, and a store needs 2097152":    {Value: 100 << 10},
 	} {

@@ -49,6 +49,7 @@ type Store struct {
 	hub      wake.Hub
 	turns    turns
 	untold   untold
+	told     atomic.Int64 // how many notes were written
 	crowds   crowds
 	shards   int           // of each line; see meta
 	lines    atomic.Uint64 // the latest known lines in use
@@ -141,14 +142,18 @@ type meta struct {
 	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
 }
 
+// errMissing means that the engine has no store, and that it was opened without creating one.
+var errMissing = errors.New("there is no store: name another one, or create it by jobq migrate up")
+
 // prepare writes the layout of a new store, and refuses one that this package does not know, or a new one if the store must exist.
 func (s *Store) prepare(ctx context.Context, exists bool) error {
+	var refused error
 	_, err := call(ctx, s, nil, ask{any: true}, func(t *txn) struct{} {
 		switch {
 		case known(t.meta.Layout):
 			s.shards = t.meta.Shards
 		case t.meta.Layout == 0 && exists:
-			t.fail(errors.New("there is none yet: create it, as jobq migrate up does"))
+			refused = errMissing
 		case t.meta.Layout == 0:
 			s.shards = 1
 			if _, shared := s.engine.(Watcher); shared {
@@ -156,11 +161,11 @@ func (s *Store) prepare(ctx context.Context, exists bool) error {
 			}
 			t.put(key(metas), meta{Layout: layout, Shards: s.shards})
 		default:
-			t.fail(otherLayout(t.meta.Layout))
+			refused = otherLayout(t.meta.Layout)
 		}
 		return struct{}{}
 	})
-	if err != nil {
+	if err = cmp.Or(err, refused); err != nil {
 		return fmt.Errorf("jq: opening a store: %w", err)
 	}
 	return nil

@@ -187,7 +187,7 @@ func (t *txn) hearGone(j *job, waits []contract.KeptWait) {
 }
 
 // dropWaits forgets the waits of jobs that are deleted, as many as there is room for, and returns the room that is left. Of the others nobody
-// notices that they are still there, and they are left to forget.
+// notices that they are still there, but that a group may be listed that nobody waits for any more, and they are left to forget.
 func (t *txn) dropWaits(jobs []*job, room int) int {
 	var keys [][]byte
 	for _, j := range jobs {
@@ -197,35 +197,41 @@ func (t *txn) dropWaits(jobs []*job, room int) int {
 	}
 	t.fetch(keys...)
 	for _, j := range jobs {
-		waits := t.waitsOf(j)
-		if len(waits) == 0 {
-			continue
-		}
-		targets := targetsOf(waits)
-		if room -= len(targets) + 1; room >= 0 {
-			t.dropTargets(j.ID, targets)
-		} else {
+		if waits := t.waitsOf(j); len(waits) > 0 && !t.dropWaitsOf(j.ID, waits, &room) {
 			t.putRaw(endOf(t.now, needs, string(number(j.ID))), nil)
 		}
-		t.lose(waits)
 	}
-	return max(room, 0)
+	return room
 }
 
-func (t *txn) dropTargets(id int64, targets [][]byte) {
+// keysOfGroup is how many keys a call changes and guards at most for a group that has lost somebody.
+const keysOfGroup = 5
+
+// dropWaitsOf forgets the waits of a job if there is room for that, and reports whether there was. If there is none, there is none for others either, so that a job with
+// few waits does not overtake it for ever.
+func (t *txn) dropWaitsOf(id int64, waits []contract.KeptWait, room *int) bool {
+	targets := targetsOf(waits)
+	needed := len(targets) + 1
+	for _, w := range waits {
+		if w.Group != "" {
+			needed += keysOfGroup
+		}
+	}
+	if needed > *room {
+		*room = 0
+		return false
+	}
+	*room -= needed
 	for _, target := range targets {
 		t.remove(append(target, number(id)...))
 	}
 	t.remove(needsOf(id))
-}
-
-// lose notes that groups have lost somebody who waited for them.
-func (t *txn) lose(waits []contract.KeptWait) {
 	for _, w := range waits {
 		if w.Group != "" {
 			t.changeOf(w.Group).lost = true
 		}
 	}
+	return true
 }
 
 // forgetWaits forgets the waits of jobs that were deleted, as many as there is room for, and returns the room that is left.
@@ -237,12 +243,9 @@ func (t *txn) forgetWaits(found []Item, room int) int {
 	t.fetch(keys...)
 	for i, end := range found {
 		waits, _ := get[[]contract.KeptWait](t, keys[i])
-		targets := targetsOf(waits)
-		if room -= len(targets) + 1; room < 0 {
-			return 0
+		if !t.dropWaitsOf(lastNumber(end.Key), waits, &room) {
+			break
 		}
-		t.dropTargets(lastNumber(end.Key), targets)
-		t.lose(waits)
 		t.remove(end.Key)
 	}
 	return room

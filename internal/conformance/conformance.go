@@ -29,6 +29,10 @@ type Adapter struct {
 	// Exclude names cases, or groups of cases as "Tx/", that do not hold for this adapter, each with the reason. What is
 	// not named here must pass: a missing ability is no excuse. If a group is excluded, cases of other groups leave out the steps that need it.
 	Exclude map[string]string
+
+	// AnyOrder is the reason why jobs may be told of several ends in another order than that of the ends, which decides what their errors
+	// name. If it is set, random sequences leave out waits, because the reference model tells them in one order.
+	AnyOrder string
 }
 
 // An Instance is one store under test.

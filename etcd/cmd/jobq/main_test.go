@@ -68,6 +68,7 @@ func (c *console) hosts() string {
 func (c *console) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	cmd.Dir, cmd.Env = c.folder, c.env
+	cmd.WaitDelay = 5 * time.Second // what the shell has started may hold the pipes
 	return cmd
 }
 
@@ -80,6 +81,7 @@ func (c *console) run(line string) string {
 	if err != nil {
 		require.NotEmpty(c, printed, "%s: %v", line, err)
 	}
+	assert.NotContains(c, string(printed), "Secret", "%s prints the password", line)
 	return string(printed)
 }
 
@@ -133,6 +135,7 @@ func (c *console) start(line, printed string) []string {
 		select {
 		case err := <-ended:
 			assert.NoError(c, err, "%s\n%s", line, out)
+			assert.NotContains(c, out.String(), "Secret", "%s prints the password", line)
 		case <-time.After(patience):
 			_ = cmd.Process.Kill() // it may have ended since
 			assert.Fail(c, "it did not end after SIGTERM", "%s\n%s\n%v", line, out, <-ended)
@@ -222,7 +225,7 @@ func TestUserWithAPassword(t *testing.T) {
 	c.env = append(c.env, "JQ_STORE=etcd://jobs:"+url.PathEscape(password)+"@"+c.hosts()+"/jobs")
 
 	printed := c.run("jobq stats")
-	assert.Equal(t, "jobq stats: "+shown+": opening a store: store unavailable, nothing was applied: there is none yet: create it, as jobq migrate up does\n", printed)
+	assert.Equal(t, "jobq stats: "+shown+": opening a store: there is no store: name another one, or create it by jobq migrate up\n", printed)
 	assert.Equal(t, shown+" is there; a store on etcd has no schema to migrate\n", c.run("jobq migrate up"))
 	assert.Contains(t, c.run("jobq help"), `(default "`+shown+`")`)
 	assert.Equal(t, "no problems found\n", c.run("jobq doctor"))

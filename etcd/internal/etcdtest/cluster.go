@@ -17,12 +17,13 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
 
 // Flags are those that a store needs.
-var Flags = []string{"--max-txn-ops=40000", "--max-request-bytes=33554432"}
+var Flags = []string{"--max-txn-ops=45000", "--max-request-bytes=33554432"}
 
 // Options configures Start.
 type Options struct {
@@ -361,8 +362,10 @@ func (c *Cluster) Replace(ctx context.Context, i int) error {
 		return err
 	}
 	if err := poll(ctx, func(ctx context.Context) error {
-		_, err := c.client.MemberAdd(ctx, []string{m.peer})
-		return err
+		if _, err := c.client.MemberAdd(ctx, []string{m.peer}); !errors.Is(err, rpctypes.ErrPeerURLExist) { // an answer may have been lost
+			return err
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
