@@ -3,7 +3,6 @@ package kv
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -293,17 +292,13 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, erro
 	}
 	defer leave()
 	var settled []contract.Settled
-	most := toldAtOnce
 	for begun := false; ; begun = true {
-		did, noted, err := s.settleSome(ctx, limit-len(settled), most, begun)
-		switch {
-		case errors.Is(err, errTooLarge) && begun && most > 1: // they wait for many other groups too
-			most /= 2
-			continue
-		case err != nil && len(settled) > 0: // what was before is committed
-			return settled, nil
-		case err != nil:
+		did, noted, err := s.settleSome(ctx, limit-len(settled), begun)
+		if err != nil && len(settled) == 0 { // otherwise those are committed
 			return nil, err
+		}
+		if err != nil {
+			return settled, nil
 		}
 		settled = append(settled, did.settled...)
 		if len(settled) == limit || did.all && len(noted) == 0 {
@@ -312,9 +307,9 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, erro
 	}
 }
 
-// settleSome makes one commit of a Settle, which tells so many at most. The first one forgets what has ended and cancels what has expired. If that is anything, it does nothing
+// settleSome makes one commit of a Settle. The first one forgets what has ended and cancels what has expired. If that is anything, it does nothing
 // else, so that it does not become too large, and no call on a group makes it start again.
-func (s *Store) settleSome(ctx context.Context, limit, most int, begun bool) (telling, []news, error) {
+func (s *Store) settleSome(ctx context.Context, limit int, begun bool) (telling, []news, error) {
 	first := ask{ranges: func(now time.Time) []Range {
 		asked := []Range{{From: key(notes, []byte{aJob}), To: key(notes, []byte{aJob + 1}), Limit: notesAtOnce}, under(key(notes, []byte{aGroup}))}
 		asked[1].Limit = notesAtOnce
@@ -335,7 +330,7 @@ func (s *Store) settleSome(ctx context.Context, limit, most int, begun bool) (te
 		if len(ends) == notesAtOnce {
 			changes = nil
 		}
-		some, _, all := t.tell(append(ends, changes...), limit, most)
+		some, _, all := t.tell(append(ends, changes...), limit, toldAtOnce)
 		did.settled = some
 		did.all = all && len(ends) < notesAtOnce && len(changes) < notesAtOnce
 		return did

@@ -2,8 +2,10 @@ package kv_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -583,4 +585,83 @@ func TestStoresEndGroupsTogether(t *testing.T) {
 	for group, times := range claimed {
 		assert.Equal(t, 1, times, "how often the job after %s was claimed", group)
 	}
+}
+
+// A Delete of jobs that waited for more groups than a commit has room for leaves waits to later calls.
+func TestDeleteOfWaitsForManyGroups(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	const jobs, waits = contract.MaxItems, 10
+	s, _ := open(t, &odd{Engine: memkv.New().Connect(), limits: least})
+	for i := 0; i < jobs; {
+		var req contract.EnqueueRequest
+		for ; i < jobs && len(req.Jobs) < contract.MaxCallWaits/waits; i++ {
+			n := inQueue("a", "")
+			for w := range waits {
+				n.After = append(n.After, contract.Wait{Group: fmt.Sprint(i, "-", w)})
+			}
+			req.Jobs = append(req.Jobs, n)
+		}
+		_, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+	}
+	a := contract.Filter{Queue: "a"}
+	_, err := s.Cancel(t.Context(), a, jobs)
+	require.NoError(t, err)
+	deleted, err := s.Delete(t.Context(), a, jobs)
+	require.NoError(t, err)
+	assert.Len(t, deleted, jobs)
+	left := func() int {
+		groups, err := s.Groups(t.Context(), contract.GroupFilter{}, contract.Page{Limit: 10})
+		require.NoError(t, err)
+		return len(groups.Groups)
+	}
+	require.NotZero(t, left(), "the call deletes all of the waits: the test is about nothing")
+	for calls := 0; left() > 0; calls++ {
+		require.Less(t, calls, 100)
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(t, err)
+	}
+}
+
+// The error of a job names what came about first, also within a call: that its group was spoiled, or that a job which it needs was cancelled.
+func TestErrorNamesWhatCameFirst(t *testing.T) {
+	for name, order := range map[string][]int{`group "g", which it needs, has a job that was cancelled or deleted`: {0, 1}, "job %d, which it needs, was cancelled": {1, 0}} {
+		_, s, _ := newStore(t)
+		added, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{inQueue("a", "g"), inQueue("a", "")}})
+		require.NoError(t, err)
+		waiting, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{
+			inQueue("b", "", contract.Wait{Group: "g"}, contract.Wait{ID: added[1].ID}),
+		}})
+		require.NoError(t, err)
+		_, err = s.Cancel(t.Context(), contract.Filter{IDs: []int64{added[order[0]].ID, added[order[1]].ID}}, 2)
+		require.NoError(t, err)
+		j, err := s.Get(t.Context(), waiting[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, contract.Cancelled, j.State)
+		assert.Equal(t, strings.ReplaceAll(name, "%d", fmt.Sprint(added[1].ID)), j.Error)
+	}
+}
+
+// A Settle that has changed nothing before it fails says so: an empty answer means that there is nothing to do.
+func TestSettleThatFailsIsNoEmptyOne(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect()}
+	s, clk := open(t, e)
+	n := inQueue("a", "")
+	n.UniqueKey, n.UniqueFor = "u", time.Minute
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{n}})
+	require.NoError(t, err)
+	clk.Add(time.Hour)
+	commits := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error { // that forgets the unique key
+		commits++
+		e.view = func(context.Context) (kv.View, error) { return nil, errors.New("away") }
+		return v.Commit(ctx, c)
+	}
+	settled, err := s.Settle(t.Context(), 10)
+	require.Equal(t, 1, commits)
+	assert.ErrorIs(t, err, contract.ErrUnavailable)
+	assert.Empty(t, settled)
+	e.commit, e.view = nil, nil
 }
