@@ -37,6 +37,7 @@ var blockTests = []struct{ page, begins, test string }{
 	{"first-job.md", "go mod init", "internal/release/TestTagsCanBeInstalled"},
 	{"flows.md", "curl --silent", "examples/flows/TestProgramsReadResults"},
 	{"high-availability.md", "# on the primary", "internal/cli/TestPageSetsUpStandbys"},
+	{"high-availability.md", "bootstrap:", "internal/chaos/TestGuideShowsTheSettingsOfPatroni"},
 	{"migrate-from-river.md", "SELECT state", "examples/migrate/fromriver/TestPageCountsWhatIsLeft"},
 	{"migrate-from-sidekiq.md", "class WelcomeMail", "examples/guides/sidekiq/TestRubyOfThePage"},
 	{"migrate-from-sidekiq.md", "JQ.enqueue(", "examples/guides/sidekiq/TestRubyOfThePage"},
