@@ -243,7 +243,7 @@ func TestLargeCommits(t *testing.T) {
 		what  string
 		c     kv.Change
 		error string
-	}{{"keys", change(40_001, 1), "too many operations"}, {"bytes", change(10, 4<<20), "larger than max"}} {
+	}{{"keys", change(kv.MinKeys+1, 1), "too many operations"}, {"bytes", change(10, 4<<20), "larger than max"}} {
 		err := view(t, e).Commit(t.Context(), test.c)
 		require.ErrorIs(t, err, kv.ErrNothing, test.what)
 		assert.ErrorContains(t, err, test.error)
