@@ -250,27 +250,33 @@ func TestSeveralHostsLeadFromAStandbyToThePrimary(t *testing.T) {
 	} {
 		s, err := Open(t.Context(), dsn, nil)
 		require.NoError(t, err)
-		wakeups, err := s.Subscribe(t.Context(), nil)
-		require.NoError(t, err)
-		enqueue(t, s, 1)
-		require.Len(t, claimN(t, s, 1), 1)
-		tx, err := s.DB().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		enqueue(t, s.InTx(tx), 1)
-		require.NoError(t, tx.Commit())
-		require.Len(t, claimN(t, s, 1), 1)
-		for len(wakeups) > 0 {
-			<-wakeups
-		}
-		enqueue(t, other, 1)
-		select {
-		case <-wakeups:
-		case <-time.After(time.Minute):
-			t.Fatal("no wake-up comes from the primary")
-		}
-		require.Len(t, claimN(t, s, 1), 1)
+		reachesPrimary(t, s, other)
 		require.NoError(t, s.Close())
 	}
+}
+
+// reachesPrimary checks that the calls of a store, the transactions of its callers and its wake-ups reach the server of another store.
+func reachesPrimary(t *testing.T, s, other *Store) {
+	t.Helper()
+	wakeups, err := s.Subscribe(t.Context(), nil)
+	require.NoError(t, err)
+	enqueue(t, s, 1)
+	require.Len(t, claimN(t, s, 1), 1)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	enqueue(t, s.InTx(tx), 1)
+	require.NoError(t, tx.Commit())
+	require.Len(t, claimN(t, s, 1), 1)
+	for len(wakeups) > 0 {
+		<-wakeups
+	}
+	enqueue(t, other, 1)
+	select {
+	case <-wakeups:
+	case <-time.After(time.Minute):
+		t.Fatal("no wake-up comes from the primary")
+	}
+	require.Len(t, claimN(t, s, 1), 1)
 }
 
 // With several hosts, a store looks for the one that accepts writes, and waits two seconds for each, unless the DSN says otherwise. With one host nothing
@@ -327,22 +333,7 @@ func TestSilentHostIsPassedOver(t *testing.T) {
 	s, err := Open(t.Context(), dsn, options)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	wakeups, err := s.Subscribe(t.Context(), nil)
-	require.NoError(t, err)
-	tx, err := s.DB().BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	enqueue(t, s.InTx(tx), 1)
-	require.NoError(t, tx.Commit())
-	require.Len(t, claimN(t, s, 1), 1)
-	for len(wakeups) > 0 {
-		<-wakeups
-	}
-	enqueue(t, other, 1)
-	select {
-	case <-wakeups:
-	case <-time.After(time.Minute):
-		t.Fatal("no wake-up comes from the second host")
-	}
+	reachesPrimary(t, s, other)
 }
 
 // A standby answers those who read. Whoever writes next learns that it is unavailable, and not that a right is missing.
