@@ -222,19 +222,26 @@ func (t *txn) spoils(j *job, deleted bool) bool {
 	return true
 }
 
-// noteGroup notes that something has changed in a group. If nobody has told the last such change yet, the note keeps its place.
-func (t *txn) noteGroup(name string) {
-	at, spoiled := t.groups.spoiled[name]
-	if !spoiled {
-		at = t.next()
+// noteGroups notes that something has changed in the groups. Where nobody has told the last such change yet, the note keeps its place.
+func (t *txn) noteGroups(names []string) {
+	keys := make([][]byte, len(names))
+	for i, name := range names {
+		keys[i] = noteOfGroup(name)
 	}
-	if raw, untold := t.peek(noteOfGroup(name)); untold {
-		at = decode[note](t, noteOfGroup(name), raw).order
+	t.fetch(keys...)
+	for i, name := range names {
+		at, spoiled := t.groups.spoiled[name]
+		if !spoiled {
+			at = t.next()
+		}
+		if raw, untold := t.peek(keys[i]); untold {
+			at = decode[note](t, keys[i], raw).order
+		}
+		raw, err := json.Marshal(note{order: at})
+		t.fail(err)
+		t.putBlind(keys[i], string(raw))
+		t.noted = append(t.noted, news{group: name})
 	}
-	raw, err := json.Marshal(note{order: at})
-	t.fail(err)
-	t.putBlind(noteOfGroup(name), string(raw))
-	t.noted = append(t.noted, news{group: name})
 }
 
 // dropMember is for a job that is deleted.
@@ -257,6 +264,7 @@ func (t *txn) endGroups() {
 	names := slices.Sorted(maps.Keys(t.groups.changed))
 	t.fetchGroups(names)
 	gone, over := t.goneAmong(names), t.overAmong(names)
+	var changed []string
 	for _, name := range names {
 		if gone[name] {
 			t.remove(named(groups, name))
@@ -274,9 +282,10 @@ func (t *txn) endGroups() {
 			t.putBlind(named(gates, name), "")
 		}
 		if after.Awaited && (over[name] || c.sealed || after.Spoiled && !before.Spoiled) {
-			t.noteGroup(name)
+			changed = append(changed, name)
 		}
 	}
+	t.noteGroups(changed)
 }
 
 // overAmong returns those groups that may be over by the call. For the others it guards the key of a job that is still live.

@@ -455,50 +455,6 @@ func (p *pair) withoutConflicts(selects func(c kv.Change) bool, slow, other func
 	p.slow.commit = commit
 }
 
-// Waits of deleted jobs that one call can not delete go later, and meanwhile nobody sees them.
-func TestDeleteOfManyWaits(t *testing.T) {
-	const waiting, waits = 100, contract.MaxWaits
-	db, s, _ := newStore(t)
-	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{inQueue("a", "")}, waits-1)})
-	require.NoError(t, err)
-	first, err := s.List(t.Context(), contract.Filter{}, contract.Page{Limit: waits})
-	require.NoError(t, err)
-	after := []contract.Wait{{Group: "g"}}
-	for _, j := range first.Jobs {
-		after = append(after, contract.Wait{ID: j.ID})
-	}
-	for range 2 {
-		_, err = s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{inQueue("b", "", after...)}, waiting/2)})
-		require.NoError(t, err)
-	}
-	b := contract.Filter{Queue: "b"}
-	_, err = s.Cancel(t.Context(), b, waiting)
-	require.NoError(t, err)
-	deleted, err := s.Delete(t.Context(), b, waiting)
-	require.NoError(t, err)
-	assert.Len(t, deleted, waiting)
-	left := func() (n int) {
-		for _, item := range all(t, db) {
-			if item.Key[0] == 'y' || item.Key[0] == 'n' || item.Key[0] == 'e' {
-				n++
-			}
-		}
-		return n
-	}
-	require.NotZero(t, left(), "the call deletes all of the waits: the test is about nothing")
-	found, err := s.List(t.Context(), contract.Filter{WaitsFor: first.Jobs[0].ID}, contract.Page{Limit: 10})
-	require.NoError(t, err)
-	assert.Empty(t, found.Jobs)
-	groups, err := s.Groups(t.Context(), contract.GroupFilter{}, contract.Page{Limit: 10})
-	require.NoError(t, err)
-	assert.Empty(t, groups.Groups, "groups for which only deleted jobs have waited")
-	for range 10 {
-		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
-		require.NoError(t, err)
-	}
-	assert.Zero(t, left())
-}
-
 // A call whose jobs are all duplicates makes no group, although they name one.
 func TestDuplicatesMakeNoGroup(t *testing.T) {
 	p := newPair(t, func(kv.Change, kv.Item) bool { return false })
@@ -584,44 +540,6 @@ func TestStoresEndGroupsTogether(t *testing.T) {
 	require.Len(t, claimed, flows, "groups after which a job was claimed")
 	for group, times := range claimed {
 		assert.Equal(t, 1, times, "how often the job after %s was claimed", group)
-	}
-}
-
-// A Delete of jobs that waited for more groups than a commit has room for leaves waits to later calls.
-func TestDeleteOfWaitsForManyGroups(t *testing.T) {
-	if race.Enabled {
-		t.Skip("left to the pass without the race detector, since one call at a time has no race")
-	}
-	const jobs, waits = contract.MaxItems, 10
-	s, _ := open(t, &odd{Engine: memkv.New().Connect(), limits: least})
-	for i := 0; i < jobs; {
-		var req contract.EnqueueRequest
-		for ; i < jobs && len(req.Jobs) < contract.MaxCallWaits/waits; i++ {
-			n := inQueue("a", "")
-			for w := range waits {
-				n.After = append(n.After, contract.Wait{Group: fmt.Sprint(i, "-", w)})
-			}
-			req.Jobs = append(req.Jobs, n)
-		}
-		_, err := s.Enqueue(t.Context(), req)
-		require.NoError(t, err)
-	}
-	a := contract.Filter{Queue: "a"}
-	_, err := s.Cancel(t.Context(), a, jobs)
-	require.NoError(t, err)
-	deleted, err := s.Delete(t.Context(), a, jobs)
-	require.NoError(t, err)
-	assert.Len(t, deleted, jobs)
-	left := func() int {
-		groups, err := s.Groups(t.Context(), contract.GroupFilter{}, contract.Page{Limit: 10})
-		require.NoError(t, err)
-		return len(groups.Groups)
-	}
-	require.NotZero(t, left(), "the call deletes all of the waits: the test is about nothing")
-	for calls := 0; left() > 0; calls++ {
-		require.Less(t, calls, 100)
-		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
-		require.NoError(t, err)
 	}
 }
 
