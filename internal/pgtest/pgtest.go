@@ -60,6 +60,12 @@ func (t Tests) Run() int { return Main(t.M) }
 // Main runs the tests of a package and removes what they have started. Call it in TestMain.
 func Main(m interface{ Run() int }) int {
 	code := m.Run()
+	for _, end := range ends {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
 	cluster.Lock()
 	defer cluster.Unlock()
 	if cluster.Cluster != nil {
@@ -70,6 +76,9 @@ func Main(m interface{ Run() int }) int {
 	}
 	return code
 }
+
+// ends are called when the tests have run.
+var ends []func() error
 
 var schemas atomic.Int64
 

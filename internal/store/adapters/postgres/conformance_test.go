@@ -105,8 +105,26 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 	require.NoError(t, err)
 	fresh := kept(t, s.DB().DB, used)
 
+	fill(t, s, used)
+	for table, rows := range kept(t, s.DB().DB, used) {
+		assert.NotEqual(t, fresh[table], rows, "the test leaves something in each table but the migrations: %s", table)
+	}
+	require.NoError(t, s.Close())
+
+	require.NoError(t, schemas.Return(used))
+	require.Equal(t, used, schemas.Take())
+	s, err = postgres.Open(t.Context(), dsn, &postgres.Options{Schema: used})
+	require.NoError(t, err)
+	assert.Equal(t, fresh, kept(t, s.DB().DB, used))
+	require.NoError(t, s.Close())
+	require.NoError(t, schemas.Return(used))
+}
+
+// fill leaves something in each table and sequence of the schema.
+func fill(t *testing.T, s *postgres.Store, used string) {
+	t.Helper()
 	job := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), UniqueKey: "u", MaxRetries: 3}
-	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: "r"})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: "r"})
 	require.NoError(t, err)
 	for range 2 { // the second attempt leaves the first one in the history
 		jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Minute})
@@ -144,18 +162,6 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 		SELECT nextval('"`+used+`".turns');
 		INSERT INTO "`+used+`".gone (job_id, token, deleted_at) VALUES (1, 1, now())`)
 	require.NoError(t, err)
-	for table, rows := range kept(t, s.DB().DB, used) {
-		assert.NotEqual(t, fresh[table], rows, "the test leaves something in each table but the migrations: %s", table)
-	}
-	require.NoError(t, s.Close())
-
-	require.NoError(t, schemas.Return(used))
-	require.Equal(t, used, schemas.Take())
-	s, err = postgres.Open(t.Context(), dsn, &postgres.Options{Schema: used})
-	require.NoError(t, err)
-	assert.Equal(t, fresh, kept(t, s.DB().DB, used))
-	require.NoError(t, s.Close())
-	require.NoError(t, schemas.Return(used))
 }
 
 // kept is all that stands in the tables and sequences of the schema, but for the migrations.

@@ -47,7 +47,7 @@ func TestAnswersThatBreakOff(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			name := newName(t, dsn)
-			s, err := Open(t.Context(), name.dsn, &Options{Schema: pgtest.Schema(t, dsn)})
+			s, err := Open(t.Context(), name.dsn, &Options{Schema: spares.Take(t, dsn)})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			narrow(s)

@@ -26,7 +26,7 @@ type jam struct {
 func jammed(t *testing.T) *jam {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn), Timeout: time.Minute, LockTimeout: time.Minute})
+	s, err := Open(t.Context(), dsn, &Options{Schema: spares.Take(t, dsn), Timeout: time.Minute, LockTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	j := &jam{Store: s, t: t}
@@ -180,7 +180,7 @@ func TestClosedStoreLetsNobodyWaitForACommit(t *testing.T) {
 func TestAMigrationIsGivenItsTime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	schema := pgtest.Schema(t, dsn)
+	schema := spares.Take(t, dsn)
 	s, err := Open(t.Context(), dsn, &Options{Schema: schema})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -19,7 +19,7 @@ import (
 // nothing, for every job.
 func TestAStoreDoesNotListenToItself(t *testing.T) {
 	t.Parallel()
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t))}
 	own, other := openStore(t, o), openStore(t, o)
 
 	add := func(s *Store, queue string) {
@@ -106,7 +106,7 @@ func TestNotifyEveryIsForNewJobs(t *testing.T) {
 func TestGatheredWakeUpsAreSent(t *testing.T) {
 	t.Parallel()
 	const tries = 20
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), NotifyEvery: 100 * time.Millisecond}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t)), NotifyEvery: 100 * time.Millisecond}
 	own, other := openStore(t, o), openStore(t, o)
 	queues := make([]string, tries)
 	for i := range queues {
@@ -146,7 +146,7 @@ func TestGatheredWakeUpsAreSent(t *testing.T) {
 // A commit that fails has told nobody of what earlier ones have left to it.
 func TestFailedCommitsLeaveNobodyUntold(t *testing.T) {
 	t.Parallel()
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t))}
 	own, other := openStore(t, o), openStore(t, o)
 	wakeups, err := other.Subscribe(t.Context(), []string{"q"})
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestNotificationsOfOtherVersions(t *testing.T) {
 // Another store hears of a Cancel that ended a lease, and jobs that wait cost no notification.
 func TestCancellationsAreToldOf(t *testing.T) {
 	t.Parallel()
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t))}
 	own, other := openStore(t, o), openStore(t, o)
 	enqueue(t, own, 30)
 	wakeups, err := other.Subscribe(t.Context(), []string{"q"})
@@ -229,7 +229,7 @@ func TestCancellationsAreToldOf(t *testing.T) {
 // Every store hears that a call, or what follows from a caller's transaction, has left something to settle.
 func TestWhatIsLeftIsToldOf(t *testing.T) {
 	t.Parallel()
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t))}
 	own, other := openStore(t, o), openStore(t, o)
 	var hear []<-chan store.Wakeup
 	for _, s := range []*Store{own, other} {

@@ -19,12 +19,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
+// spares has the schemas of tests that do not create one themselves.
+var spares = pgtest.Spares{Create: func(ctx context.Context, dsn, schema string) error {
+	s, err := Open(ctx, dsn, &Options{Schema: schema})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}}
+
 // openStore opens a store in a schema of its own.
 func openStore(t *testing.T, o Options) *Store {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	if o.Schema == "" {
-		o.Schema = pgtest.Schema(t, dsn)
+		o.Schema = spares.Take(t, dsn)
 	}
 	s, err := Open(t.Context(), dsn, &o)
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func TestClaimsThatCountNoMoreAreDeleted(t *testing.T) {
 // The rows of a queue and of its policy can disagree only until the policy is set again.
 func TestSettingARateAgainMendsIt(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Schema: pgtest.Schema(t, pgtest.DSN(t))})
+	s := openStore(t, Options{Schema: spares.Take(t, pgtest.DSN(t))})
 	enqueue(t, s, 10)
 	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Hour}})
 	require.Len(t, claimN(t, s, 2), 2)
@@ -168,7 +168,7 @@ func TestClaimsPassDeletedOnesOnce(t *testing.T) {
 func TestRateOfClocksThatDifferALittle(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), Clock: clk}
+	o := Options{Schema: spares.Take(t, pgtest.DSN(t)), Clock: clk}
 	ahead, behind := openStore(t, o), openStore(t, o)
 	enqueue(t, ahead, 100)
 	limitTo(t, ahead, store.Policy{Rate: store.Rate{N: 5, Per: time.Second}})

@@ -21,7 +21,7 @@ import (
 func alone(t *testing.T) *Store {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn)})
+	s, err := Open(t.Context(), dsn, &Options{Schema: spares.Take(t, dsn)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return narrow(s)
@@ -92,7 +92,7 @@ func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 func TestStalePlansOfAllConnectionsAreOutlived(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn), MaxConns: 2 * mostTries})
+	s, err := Open(t.Context(), dsn, &Options{Schema: spares.Take(t, dsn), MaxConns: 2 * mostTries})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
@@ -154,7 +154,7 @@ func TestAProxyIsNotMistakenForTheServer(t *testing.T) {
 		pgtest.Bouncer(t, dsn):            true, // PgBouncer has one code for whatever it refuses, and for servers that are away
 		pgtest.Bouncer(t, dsn, "options"): false,
 	} {
-		s, err := Open(t.Context(), proxy, &Options{Schema: pgtest.Schema(t, dsn)})
+		s, err := Open(t.Context(), proxy, &Options{Schema: spares.Take(t, dsn)})
 		if err == nil {
 			require.NoError(t, s.Close())
 		}

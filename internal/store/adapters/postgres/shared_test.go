@@ -18,7 +18,7 @@ import (
 // onDB opens a store on a *sql.DB.
 func onDB(t *testing.T, db *sql.DB, o Options) *Store {
 	t.Helper()
-	o.Schema = pgtest.Schema(t, pgtest.DSN(t))
+	o.Schema = spares.Take(t, pgtest.DSN(t))
 	s, err := OpenDB(t.Context(), db, &o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
