@@ -247,7 +247,7 @@ func TestLargeCommits(t *testing.T) {
 		err := view(t, e).Commit(t.Context(), test.c)
 		require.ErrorIs(t, err, kv.ErrNothing, test.what)
 		assert.ErrorContains(t, err, test.error)
-		assert.ErrorContains(t, err, "--max-txn-ops 45000 --max-request-bytes 33554432")
+		assert.ErrorContains(t, err, "--max-txn-ops 50000 --max-request-bytes 33554432")
 	}
 	require.NoError(t, p.remove(t.Context()))
 }

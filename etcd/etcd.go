@@ -8,7 +8,7 @@
 //
 // Start each member with these flags, because one call of a store can change thousands of keys, and etcd refuses such calls by default:
 //
-//	--max-txn-ops 45000 --max-request-bytes 33554432 --auto-compaction-mode periodic --auto-compaction-retention 5m
+//	--max-txn-ops 50000 --max-request-bytes 33554432 --auto-compaction-mode periodic --auto-compaction-retention 5m
 //
 // Open checks the first two on one member, and says which flag is missing.
 //
@@ -107,7 +107,7 @@ func connect(config clientv3.Config, prefix string) *Engine {
 }
 
 // flags are what members of a cluster need.
-const flags = "start each member of etcd with --max-txn-ops 45000 --max-request-bytes 33554432"
+const flags = "start each member of etcd with --max-txn-ops 50000 --max-request-bytes 33554432"
 
 // largestRequest is more than a commit can have: its keys stand in it with the prefix, and each of them needs some bytes more. It is less than the
 // flags allow.

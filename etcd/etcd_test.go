@@ -125,14 +125,14 @@ func TestDefaultLimitsAreRefused(t *testing.T) {
 	for _, flags := range [][]string{{}, {etcdtest.Flags[0]}, {etcdtest.Flags[1]}} {
 		c := start(t, etcdtest.Options{Members: 1, NoSync: true, Flags: flags})
 		_, err := etcd.New(t.Context(), clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
-		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 45000 --max-request-bytes 33554432", "with the flags %q", flags)
+		require.ErrorContains(t, err, "start each member of etcd with --max-txn-ops 50000 --max-request-bytes 33554432", "with the flags %q", flags)
 		e := etcd.Connect(clientv3.Config{Endpoints: c.Endpoints()}, "jobs")
 		found, err := e.Examine(t.Context())
 		require.NoError(t, errors.Join(err, e.Close()))
 		require.Len(t, found, 2)
 		assert.Equal(t, contract.Finding{
 			Name: "small_limits", Detail: "members of etcd refuse commits as large as a store makes: m0", Count: 1, Examples: []string{"m0"},
-			Advice: "start each member of etcd with --max-txn-ops 45000 --max-request-bytes 33554432",
+			Advice: "start each member of etcd with --max-txn-ops 50000 --max-request-bytes 33554432",
 		}, found[1])
 	}
 }

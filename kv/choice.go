@@ -102,10 +102,19 @@ type choice struct {
 	known lines            // in use
 	asked []Range          // of the first trip
 	heads map[line][]*head // by shard
+
+	byKey  bool // the first trip has looked at limit keys instead
+	moving bool // the queue is on its way to another mode
+	more   bool // there was too much to look at: the claim has taken nothing, and must begin again
 }
 
 // begin returns what the first trip asks for: the heads of the lines that were in use the last time.
 func (c *choice) begin(now time.Time) []Range {
+	if modes := c.s.modes.Load(); modes != nil && (*modes)[c.queue].has(byKey) {
+		c.byKey, c.known, c.asked, c.own = true, 0, nil, nil
+		return looks(c.queue, now, c.limit)
+	}
+	c.byKey = false
 	c.own = c.s.crowds.own(c.queue, now, false)
 	c.known = lines(c.s.lines.Load())
 	c.asked = c.ranges(c.known, now)
@@ -117,6 +126,14 @@ func (c *choice) ranges(of lines, now time.Time) (asked []Range) {
 		asked = append(asked, c.s.headsOf(c.queue, l, now, c.width)...)
 	}
 	return asked
+}
+
+// lookOf returns the look at limit keys of the first trip, or of another one if that has looked at lines.
+func (c *choice) lookOf(t *txn) look {
+	if c.byKey {
+		return lookOf(t.first)
+	}
+	return lookOf(t.scan(looks(c.queue, t.now, c.limit)...))
 }
 
 // width returns how many jobs of each line to read of a shard: all that are needed, and most likely enough to choose the first ones of all shards.

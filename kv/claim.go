@@ -14,7 +14,7 @@ import (
 // but are written.
 func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
 	refused := contract.CheckLease(req.Check(), req.TTL, s.maxLease)
-	for fewer := false; ; fewer = true {
+	for fewer := false; ; {
 		c := &choice{s: s, queue: req.Queue, limit: req.Limit}
 		first := ask{keys: [][]byte{named(queues, req.Queue), named(claims, req.Queue)}, ranges: c.begin}
 		jobs, err := inTurn(ctx, s, string(key(claims, []byte(req.Queue))), refused, first, func(t *txn) []contract.Job {
@@ -23,17 +23,27 @@ func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([
 			}
 			return t.claim(req, c)
 		})
-		if !errors.Is(err, errTooLarge) || req.Limit == 1 {
+		switch {
+		case err == nil && c.moving:
+			err = s.moveAll(ctx, req.Queue)
+		case errors.Is(err, errTooLarge) && req.Limit > 1:
+			fewer, err = true, nil
+			req.Limit /= 2
+			req.RetryQuota = min(req.RetryQuota, req.Limit)
+		case err != nil || !c.more:
 			return jobs, err
 		}
-		req.Limit /= 2
-		req.RetryQuota = min(req.RetryQuota, req.Limit)
+		if err != nil {
+			return nil, err
+		}
 	}
 }
 
 func (t *txn) claim(req contract.ClaimRequest, c *choice) []contract.Job {
 	q, _ := get[queue](t, named(queues, req.Queue)) // guarded: a pause or a policy that was set meanwhile counts
-	if q.Paused || t.err != nil {
+	m := t.meta.Modes[req.Queue]
+	c.more, c.moving = false, m.has(byKey) && m.has(moving)
+	if q.Paused || c.moving || t.err != nil {
 		return nil
 	}
 	limited := q.Policy.MaxInFlight > 0 || q.Policy.Rate.N > 0
@@ -49,7 +59,14 @@ func (t *txn) claim(req contract.ClaimRequest, c *choice) []contract.Job {
 	if q.Policy.Rate.N > 0 {
 		req.Limit, wait = t.admitted(q.Policy.Rate, &log, req)
 	}
-	chosen := t.choose(req, c)
+	var chosen []Item
+	switch {
+	case !m.has(byKey):
+		chosen = t.choose(req, c)
+	case req.Limit > 0:
+		c.takeFirst()
+		chosen, c.more = t.chooseByKey(req, q.Policy, c.lookOf(t))
+	}
 	if limited && len(chosen) > 0 {
 		// Two claims that count what is in flight, or was claimed, must not both succeed: each writes the same key.
 		log.Add(len(chosen), t.now)

@@ -1,6 +1,6 @@
 // Package kv is a store on any ordered key-value engine: bbolt, etcd, or another that has snapshots and guarded commits.
 // It is for authors of stores. You write an [Engine], and Open makes a store of it that follows the whole contract
-// of package contract, except callers' transactions, and limits for each limit key.
+// of package contract, except callers' transactions.
 //
 //	store, err := kv.Open(ctx, engine, nil)
 //
@@ -14,7 +14,7 @@
 // context ends, with contract.ErrUnavailable.
 //
 // No key is written by every call, and no counter is read and written by every call: two calls conflict only if they are about the same job, unique key,
-// request key, or queue with a limit, or if both end the last jobs of a group. Ids come from [Engine.Tickets].
+// request key, limit key or queue with a limit, or if both end the last jobs of a group. Ids come from [Engine.Tickets].
 //
 // A call that ends a job for which others wait notes that in the same commit, and tells the others in commits of its own. If its process ends between these,
 // Settle goes on in any other process. The design is in

@@ -33,7 +33,7 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 		}
 		t.fetchJobs(jobsNamed(req.Jobs))
 		exists := func(id int64) bool { return t.job(id) != nil }
-		if err := contract.CheckNew(req.Jobs, t.now, exists, nil); err != nil {
+		if err := contract.CheckNew(req.Jobs, t.now, exists, t.orderedOf(contract.Prioritized(req.Jobs))); err != nil {
 			t.fail(err)
 			return nil
 		}

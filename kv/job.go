@@ -24,6 +24,7 @@ type job struct {
 
 	lived                  bool  // as it was read
 	place, expires, member entry // where it stands in the indexes
+	spots                  spots // where it stands among the jobs of its limit key
 }
 
 // The documents of a job, as they are counted in a row and in keys.
@@ -96,6 +97,7 @@ func (t *txn) decodeJob(raw []byte) *job {
 		j.Token = contract.NextToken(j.Token, t.meta.Ended)
 	}
 	j.Epoch, j.place, j.expires, j.member, j.lived = t.meta.Epoch, placeOf(j, t.s.shards), expiryOf(j), memberOf(j), !j.Terminal()
+	j.spots = t.meta.Modes[j.Queue].spotsOf(j)
 	return j
 }
 
@@ -156,6 +158,7 @@ func (t *txn) save(j *job) {
 	}
 	t.move(&j.place, placeOf(j, t.s.shards))
 	t.use(j)
+	t.moveSpots(j)
 	t.move(&j.expires, expiryOf(j))
 	t.write(j)
 	if j.Claimable(t.now) {

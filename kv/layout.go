@@ -7,15 +7,16 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// layout is the version of the keys and values below, and withWaits that of a store in which a job has waited for others, or was in a group: a
-// program that does not know of these must not use it.
+// layout is the version of the keys and values below, withWaits that of a store in which a job has waited for others, or was in a group, and withKeys that of one
+// with a policy that has to do with limit keys: a program that does not know of these must not use it.
 const (
 	layout    = 2
 	withWaits = 3
+	withKeys  = 4
 )
 
 // known reports whether this package knows the layout.
-func known(of int) bool { return of == layout || of == withWaits }
+func known(of int) bool { return of >= layout && of <= withKeys }
 
 // A table is the first byte of its keys. Numbers and times in keys are encoded so that they sort by value. Values are JSON
 // unless a comment says otherwise; "none" is an empty value.
@@ -48,6 +49,17 @@ const (
 	members   table = 'p' // group, NUL, sort, id: none. An index of the jobs by group
 	gates     table = 'v' // group: none. Put by those who add to the group
 	lefts     table = 'k' // the key of the table alone: none. Put when a call leaves something to settle, for those who watch
+
+	// What follows is there for queues whose claims find jobs by limit key.
+	lined    table = 'F' // queue, NUL, limit key, NUL, lane, priority, due time, id: see the type waits. An index of waiting jobs
+	slots    table = 'S' // queue, NUL, limit key, NUL, id: none. An index of jobs in flight
+	ranks    table = 'O' // queue, NUL, limit key, NUL, id: none. An index of live jobs in ordered queues
+	joins    table = 'G' // queue, NUL, limit key: none. Put when a job gets a rank
+	hints    table = 'H' // queue, NUL, limit key, NUL, lane, priority, due time, id: none. Put when claims must look at the key
+	stands   table = 'K' // queue, NUL, limit key: where the key stands, and where its lines begin
+	standing table = 'R' // queue, NUL, lane, place, limit key: none. An index of the keys that have room and due jobs, as claims take from them
+	later    table = 'L' // queue, NUL, due time, limit key: none. An index of the keys that have room, and jobs that are not due
+	turnsOf  table = 'T' // queue: how many claims have given turns
 )
 
 // key returns a key of the table.

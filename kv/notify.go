@@ -79,7 +79,7 @@ func (s *Store) startWatch() {
 	s.watch.stop = cancel
 	s.watch.done.Go(func() {
 		for {
-			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts))
+			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts), key(hints))
 			s.watch.live.Store(false)
 			if ctx.Err() != nil {
 				return
@@ -107,6 +107,10 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 		s.hub.Tell(contract.Wakeup{Settle: true})
 	case cancels:
 		s.hub.Tell(contract.Wakeup{Queue: string(name), Cancelled: true})
+	case hints:
+		if k[len(k)-positionLen] == byte(ends) {
+			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})
+		}
 	case waiting:
 		if !dueOf(k).After(s.now()) {
 			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})

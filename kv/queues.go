@@ -13,6 +13,7 @@ import (
 type queue struct {
 	Paused bool
 	Policy contract.Policy
+	Moves  *moves `json:",omitempty"` // how far it has come on its way to another mode
 }
 
 func (t *txn) saveQueue(name string, q queue) {
@@ -74,10 +75,12 @@ func (s *Store) Policy(ctx context.Context, name string) (contract.Policy, error
 	})
 }
 
-// SetPolicy replaces the queue's policy with p. It refuses MaxPerKey, Fair and Ordered.
+// SetPolicy replaces the queue's policy with p. What follows for the jobs of limit keys may take several commits. If these fail, the next claim goes on with them: the
+// policy is in force.
 func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (contract.Policy, error) {
-	refused := cmp.Or(contract.CheckQueue(name), p.Check(), contract.RefuseKeyLimits(p))
-	return call(ctx, s, refused, queueOf(name), func(t *txn) contract.Policy {
+	moves := false
+	refused := cmp.Or(contract.CheckQueue(name), p.Check())
+	set, err := call(ctx, s, refused, queueOf(name), func(t *txn) contract.Policy {
 		q, _ := get[queue](t, named(queues, name))
 		next, err := q.Policy.Replace(p)
 		if err != nil {
@@ -91,9 +94,19 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (
 		} else {
 			t.remove(named(claims, name))
 		}
+		before := q.Policy
 		q.Policy = next
 		t.saveQueue(name, q)
+		t.limitKeys(name, &q, before)
+		moves = q.Moves != nil
 		t.woken[contract.Wakeup{Queue: name}] = true // there may be room
+		if next.ByKey() {
+			t.hintRoom(name)
+		}
 		return next
 	})
+	if err == nil && moves {
+		_ = s.moveAll(ctx, name)
+	}
+	return set, err
 }

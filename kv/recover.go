@@ -12,7 +12,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRe
 	first := ask{ranges: func(now time.Time) []Range {
 		return []Range{ended(now), upTo(key(leases), now.Add(-req.Grace.Truncate(contract.Resolution)), req.Limit)}
 	}}
-	return inTurn(ctx, s, string(leases), req.Check(), first, func(t *txn) []contract.Recovered {
+	recovered, err := inTurn(ctx, s, string(leases), req.Check(), first, func(t *txn) []contract.Recovered {
 		t.forget(t.first[0])
 		expired := t.first[1]
 		brought := t.bringBack(req.Limit)
@@ -26,6 +26,10 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRe
 		}
 		return recovered
 	})
+	if err == nil {
+		s.moveLeft(ctx)
+	}
+	return recovered, err
 }
 
 // bringBack restarts, from now, the leases that a clock gave while it was ahead, and returns their jobs.

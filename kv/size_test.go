@@ -22,7 +22,7 @@ var least = kv.Limits{Keys: kv.MinKeys, Bytes: kv.MinBytes, Value: kv.MinValue}
 
 func TestLimitsOfAnEngine(t *testing.T) {
 	for what, limits := range map[string]kv.Limits{
-		"128 keys in a commit, and a store needs 45000":         {Keys: 128},
+		"128 keys in a commit, and a store needs 50000":         {Keys: 128},
 		"1572864 bytes in a commit, and a store needs 25165824": {Bytes: 3 << 19},
 		"102400 bytes in a value, and a store needs 2097152":    {Value: 100 << 10},
 	} {
@@ -172,6 +172,46 @@ func TestClaimOfLongErrors(t *testing.T) {
 	assert.Greater(t, calls, 1, "all of them fit into one change: the test is about nothing")
 }
 
+// The largest claims by limit key fit into the least limits: all jobs have keys of their own, of which each has a hint, and others that stand have lost their jobs.
+func TestLargestClaimsByKeyFit(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	for _, policy := range []contract.Policy{{MaxPerKey: 1, Fair: true}, {Ordered: true}} {
+		e := &odd{Engine: memkv.New().Connect(), limits: least}
+		s, clk := open(t, e)
+		setPolicy(t, s, "q", policy)
+		most := 0
+		e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+			most = max(most, len(c.Guards)+len(c.Puts)+len(c.Deletes))
+			return v.Commit(ctx, c)
+		}
+		enqueueMany(t, s, 3*contract.MaxItems, func(i int) contract.NewJob { return ofKey("q", fmt.Sprint(i)) })
+		for range 3 {
+			jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+			require.NoError(t, err)
+			require.Len(t, jobs, contract.MaxItems)
+			var nacks []contract.NAck
+			for _, j := range jobs {
+				nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.After})
+			}
+			_, err = s.NAck(t.Context(), nacks)
+			require.NoError(t, err)
+		}
+		_, err := s.FetchAndClaim(t.Context(), claimOf("q", 1)) // all keys stand
+		require.NoError(t, err)
+		for id := int64(0); id < 3*contract.MaxItems-1; id += contract.MaxItems / 2 {
+			_, err = s.Cancel(t.Context(), contract.Filter{Queue: "q", After: id}, contract.MaxItems/2-1)
+			require.NoError(t, err)
+		}
+		clk.Add(time.Minute)
+		left, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+		require.NoError(t, err)
+		assert.Len(t, left, 6)
+		assert.InDelta(t, 10_000, most, 1_500, "keys of the largest change with %+v", policy)
+	}
+}
+
 // A change that the engine can not take is refused, and the message says what to do.
 func TestChangeThatIsTooLargeIsRefused(t *testing.T) {
 	e := &odd{Engine: memkv.New().Connect()}
@@ -187,10 +227,18 @@ func TestLargestChangesWithWaitsFit(t *testing.T) {
 	if race.Enabled {
 		t.Skip("left to the pass without the race detector, since one call at a time has no race")
 	}
+	for ordered, want := range map[bool]int{false: 37_000, true: 42_000} {
+		most, sizes := largestWithWaits(t, ordered)
+		assert.InDelta(t, want, most, 10, "keys of the largest change: %q", sizes)
+	}
+}
+
+// largestWithWaits makes the calls, with limit keys in ordered queues or without.
+func largestWithWaits(t *testing.T, ordered bool) (most int, sizes []string) {
+	t.Helper()
 	e := &odd{Engine: memkv.New().Connect(), limits: least}
 	s, clk := open(t, e)
-	most, call := 0, ""
-	var sizes []string
+	call := ""
 	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
 		if n := len(c.Guards) + len(c.Puts) + len(c.Deletes); n > most {
 			most = n
@@ -213,9 +261,16 @@ func TestLargestChangesWithWaitsFit(t *testing.T) {
 		}
 		return ids
 	}
+	limitKey := func(int) string { return "" }
+	if ordered {
+		limitKey = func(i int) string { return fmt.Sprint("k", i) }
+		for _, queue := range []string{"b", "c", "d", "e", "f"} {
+			setPolicy(t, s, queue, contract.Policy{Ordered: true})
+		}
+	}
 	long := []byte(`"` + strings.Repeat("x", 8000) + `"`)
 	heavy := func(queue string, i int) contract.NewJob {
-		return contract.NewJob{Queue: queue, Kind: "k", Payload: long, UniqueKey: fmt.Sprint(i), ExpiresAt: clk.Now().Add(time.Hour)}
+		return contract.NewJob{Queue: queue, Kind: "k", Payload: long, UniqueKey: fmt.Sprint(i), LimitKey: limitKey(i), ExpiresAt: clk.Now().Add(time.Hour)}
 	}
 	const perJob = contract.MaxCallWaits / contract.MaxItems
 	groupOf := func(i int) string { return fmt.Sprint("g", i) }
@@ -277,7 +332,7 @@ func TestLargestChangesWithWaitsFit(t *testing.T) {
 		_, err = s.Delete(t.Context(), contract.Filter{Queue: queue, States: []contract.State{contract.Cancelled, contract.Succeeded}}, contract.MaxItems)
 		require.NoError(t, err, call)
 	}
-	assert.InDelta(t, 37_000, most, 10, "keys of the largest change: %q", sizes)
+	return most, sizes
 }
 
 // Waits of deleted jobs that one call can not delete go later, and meanwhile nobody sees them.

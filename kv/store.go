@@ -53,6 +53,7 @@ type Store struct {
 	crowds   crowds
 	shards   int           // of each line; see meta
 	lines    atomic.Uint64 // the latest known lines in use
+	modes    atomic.Pointer[map[string]mode]
 	watch    watch
 
 	mu     sync.Mutex // guards closed, and that no call begins after it is set
@@ -135,11 +136,13 @@ func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }
 
 // A meta is what concerns the whole store.
 type meta struct {
-	Layout int   // of the keys; see layout and withWaits
+	Layout int   // of the keys; see layout, withWaits and withKeys
 	Epoch  int64 // see Fence
 	Shards int   // of each line; see sharedShards
 	Lines  lines // of all queues that had a job ever. The others are empty
 	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
+
+	Modes map[string]mode `json:",omitempty"` // of the queues whose claims find jobs by limit key. The map is never changed, but replaced
 }
 
 // errMissing means that the engine has no store, and that it was opened without creating one.
@@ -172,5 +175,5 @@ func (s *Store) prepare(ctx context.Context, exists bool) error {
 }
 
 func otherLayout(of int) error {
-	return fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", of, withWaits)
+	return fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", of, withKeys)
 }

@@ -31,6 +31,7 @@ type txn struct {
 
 	groups groupsOfCall
 	noted  []news // what the call has left for others to be told
+	hints  map[string]string
 
 	tickets []int64                  // for new jobs
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
@@ -131,6 +132,7 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 	}
 	answer := do(t)
 	t.endGroups()
+	t.leaveHints()
 	if !t.look() { // the last chance to undo a claim whose caller is gone
 		return none, nil, t.err
 	}
@@ -183,7 +185,7 @@ func (t *txn) begin(first ask) {
 	t.meta, _ = get[meta](t, key(metas))
 	switch {
 	case known(t.meta.Layout) || first.any:
-	case t.meta.Layout > withWaits: // a later version has begun to use it
+	case t.meta.Layout > withKeys: // a later version has begun to use it
 		t.fail(otherLayout(t.meta.Layout))
 		return
 	default:
@@ -191,6 +193,7 @@ func (t *txn) begin(first ask) {
 		return
 	}
 	t.s.lines.Store(uint64(t.meta.Lines))
+	t.s.modes.Store(&t.meta.Modes)
 }
 
 // note remembers what was read of a key.

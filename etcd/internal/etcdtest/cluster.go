@@ -23,7 +23,7 @@ import (
 )
 
 // Flags are those that a store needs.
-var Flags = []string{"--max-txn-ops=45000", "--max-request-bytes=33554432"}
+var Flags = []string{"--max-txn-ops=50000", "--max-request-bytes=33554432"}
 
 // Options configures Start.
 type Options struct {

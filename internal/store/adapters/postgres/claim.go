@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -80,24 +81,24 @@ type claim struct {
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 
-	limited   bool            // the policy of the queue has a limit
-	policy    store.Policy    // its limits, once the claim has read them
-	log       claimLog        // the claims before, if there is a rate
-	wait      time.Duration   // after which there is room again, if the claim takes all that the rate lets it take
-	hinted    bool            // there are hints for its keys
-	merges    bool            // the claim may read them
-	firstHint int64           // no hint has a smaller number
-	short     bool            // it has found, and taken, fewer jobs without a key than it might have
-	locked    bool            // it has locked jobs without a key that it did not take, and others may have skipped them
-	admitted  bool            // the claim has read the limits
-	counts    bool            // the queue has MaxInFlight, and the claim has locked it
-	slot      int64           // the number of its first slot
-	uncounted bool            // jobs that were in flight before the queue was limited do not count yet
-	unknown   bool            // not all keys of the queue are known for certain
-	known     int             // how many times all keys were looked for: see know
-	backlog   bool            // there are more hints than it has read
-	seen      int64           // how often leases had ended: see sqlkit.Held
-	keys      []sqlkit.KeyRow // what to write of the keys that it has locked
+	limited   bool          // the policy of the queue has a limit
+	policy    store.Policy  // its limits, once the claim has read them
+	log       claimLog      // the claims before, if there is a rate
+	wait      time.Duration // after which there is room again, if the claim takes all that the rate lets it take
+	hinted    bool          // there are hints for its keys
+	merges    bool          // the claim may read them
+	firstHint int64         // no hint has a smaller number
+	short     bool          // it has found, and taken, fewer jobs without a key than it might have
+	locked    bool          // it has locked jobs without a key that it did not take, and others may have skipped them
+	admitted  bool          // the claim has read the limits
+	counts    bool          // the queue has MaxInFlight, and the claim has locked it
+	slot      int64         // the number of its first slot
+	uncounted bool          // jobs that were in flight before the queue was limited do not count yet
+	unknown   bool          // not all keys of the queue are known for certain
+	known     int           // how many times all keys were looked for: see know
+	backlog   bool          // there are more hints than it has read
+	seen      int64         // how often leases had ended: see sqlkit.Held
+	keys      []bykey.Row   // what to write of the keys that it has locked
 }
 
 func (s *Store) newClaim(req store.ClaimRequest) claim {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Limits for each key, and turns: see sqlkit.Keys.
+// Limits for each key, and turns: see bykey.Keys.
 //
 // A claim locks the rows of the keys at which it looks, and skips those that another claim has locked. Only then, by a later statement, it counts
 // which of the jobs that claims have taken are in flight, and reads which jobs wait. So it sees what all claims on the same keys before it have
@@ -39,7 +40,7 @@ const (
 // claimByKey takes due jobs of keys that have room, and jobs without a key.
 func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 	for {
-		keys := sqlkit.NewKeys(c.policy, t.now)
+		keys := bykey.NewKeys(c.policy, t.now)
 		taken, others, err := c.choose(t, keys)
 		if err != nil {
 			return nil, err
@@ -60,7 +61,7 @@ func (c *claim) keysWait() bool { return c.policy.Ordered && c.known < keysInOrd
 
 // choose locks keys, and jobs among theirs. In place of those that somebody else has locked it chooses others. It also chooses among jobs without a key, of
 // which it locks more than it needs.
-func (c *claim) choose(t *txn, keys *sqlkit.Keys) (chosen, others []sqlkit.Waiting, err error) {
+func (c *claim) choose(t *txn, keys *bykey.Keys) (chosen, others []bykey.Waiting, err error) {
 	var hints []keyHint
 	locked := map[int64]*store.Record{}
 	for first, enough := true, true; ; {
@@ -127,13 +128,13 @@ func (s *Store) claimsLock(queue string) string { return `claims of ` + s.schema
 func (s *Store) mergeLock(queue string) string { return `hints of ` + s.schema + ` ` + queue }
 
 // takeChosen claims the jobs, and writes the keys.
-func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Waiting) ([]store.Job, error) {
+func (c *claim) takeChosen(t *txn, keys *bykey.Keys, taken, others []bykey.Waiting) ([]store.Job, error) {
 	records := make([]*store.Record, len(taken))
 	for i, w := range taken {
 		records[i] = w.Record
 	}
 	for _, w := range others {
-		c.locked = c.locked || !slices.ContainsFunc(taken, func(one sqlkit.Waiting) bool { return one.ID == w.ID })
+		c.locked = c.locked || !slices.ContainsFunc(taken, func(one bykey.Waiting) bool { return one.ID == w.ID })
 	}
 	c.short = c.short && !c.locked
 	if len(taken) < c.limit && c.policy.KeyLimit() > 0 {
@@ -152,7 +153,7 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
 // hints. It returns these. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
-func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint, err error) {
+func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) (hints []keyHint, err error) {
 	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, number: c.firstHint, dues: first, turns: first && c.policy.Fair}
 	if first {
 		b.plan = c.plan
@@ -192,11 +193,11 @@ func (c *claim) sawHints(t *txn, read []keyHint) {
 // A keyBatch locks some keys at a time.
 type keyBatch struct {
 	queue        string
-	keys         *sqlkit.Keys
+	keys         *bykey.Keys
 	hints, dues  bool         // hints, and keys for which a time has come, may be left
 	turns        bool         // give the claim its number, and lock the turns of jobs without a key, if there are such jobs
 	plan         *cursor.Plan // look for these from its marks, unless there is none
-	fresh, retry sqlkit.Place // behind which to read keys that stand
+	fresh, retry bykey.Place  // behind which to read keys that stand
 	most         int          // how many of these to read
 
 	read    []keyHint
@@ -209,7 +210,7 @@ type keyBatch struct {
 type keyHint struct {
 	number int64
 	key    string
-	line   *sqlkit.Line
+	line   *bykey.Line
 }
 
 func (b *keyBatch) lock(t *txn) error {
@@ -227,7 +228,7 @@ func (b *keyBatch) lock(t *txn) error {
 		case `hint`:
 			h := keyHint{number: number, key: name}
 			if timed {
-				h.line = &sqlkit.Line{Key: name, Retry: flag, Priority: int(level), At: at.UnixMicro()}
+				h.line = &bykey.Line{Key: name, Retry: flag, Priority: int(level), At: at.UnixMicro()}
 			}
 			b.read = append(b.read, h)
 			return nil
@@ -240,7 +241,7 @@ func (b *keyBatch) lock(t *txn) error {
 		case `told`:
 			return b.keys.AddHinted(name, state, flag)
 		case `stands`:
-			b.keys.Stands(flag, sqlkit.Place{Level: int(level), At: turn, ID: number})
+			b.keys.Stands(flag, bykey.Place{Level: int(level), At: turn, ID: number})
 		case `due`:
 			dues++
 			b.dueAt, b.dueName = at, name
@@ -367,7 +368,7 @@ func standing(lane string, n int) string {
 
 // lookAt reads the jobs of the lines that are unread, in an ordered queue the first live ones of their keys, and which of the jobs that claims have taken
 // are in flight. It deletes the hints.
-func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint) error {
+func (t *txn) lookAt(queue string, limit int, keys *bykey.Keys, hints []keyHint) error {
 	lines := keys.Unread(limit)
 	hinted, hintNumbers := newArray(ofTexts, 0), newArray(ofNumbers, len(hints)*numberBytes)
 	for _, h := range hints {
@@ -391,7 +392,7 @@ func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint
 		numbers[1].int(l.ID)
 		numbers[2].int(int64(l.Want))
 	}
-	heads := slices.ContainsFunc(lines, func(l *sqlkit.Line) bool { return l.Head })
+	heads := slices.ContainsFunc(lines, func(l *bykey.Line) bool { return l.Head })
 	return t.each(func(rows *sql.Rows) error {
 		var place, id, weight, priority int64
 		var at time.Time
@@ -399,7 +400,7 @@ func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint
 		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight, &priority, &expired); err != nil {
 			return err
 		}
-		d := sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight), Priority: int(priority), Expired: expired}
+		d := bykey.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight), Priority: int(priority), Expired: expired}
 		switch {
 		case place == 0:
 			keys.InFlight(id)
@@ -493,7 +494,7 @@ func waitingOf(of cursor.Lane, retry string) string {
 }
 
 // withoutKeys locks due jobs without a key, as many as the claim may take of each lane, after it has looked where they begin.
-func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
+func (c *claim) withoutKeys(t *txn) ([]bykey.Waiting, error) {
 	c.plan.Looked(t.now)
 	var found []*store.Record
 	if !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh) {
@@ -503,9 +504,9 @@ func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
 		}
 	}
 	c.short = len(found) < c.limit
-	all := make([]sqlkit.Waiting, len(found))
+	all := make([]bykey.Waiting, len(found))
 	for i, e := range found {
-		all[i] = sqlkit.Waiting{
+		all[i] = bykey.Waiting{
 			Retry: laneOf(e) == cursor.Retries, Priority: e.Priority, At: e.Next().UnixMicro(), ID: e.ID, Weight: e.Weight(), Record: e,
 		}
 	}
@@ -514,7 +515,7 @@ func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
 
 // lockChosen locks and reads the jobs that have keys, but for those that are locked. It returns those that others have locked or changed since. In an
 // ordered queue, those with keys are in no lane of retries.
-func (c *claim) lockChosen(t *txn, chosen []sqlkit.Waiting, locked map[int64]*store.Record) (missing []sqlkit.Waiting, err error) {
+func (c *claim) lockChosen(t *txn, chosen []bykey.Waiting, locked map[int64]*store.Record) (missing []bykey.Waiting, err error) {
 	var ids []int64
 	for _, w := range chosen {
 		if w.Record == nil && locked[w.ID] == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -83,7 +84,7 @@ func (t *txn) resetTurns() error {
 		WHERE queue IN (SELECT name FROM {schema}.queues WHERE fair)
 			AND jsonb_path_exists(nullif(state, '')::jsonb, '$.lines[*] ? (@.turn > $turn)',
 				jsonb_build_object('turn', (SELECT last_value + 1 FROM {schema}.turns) * $1))`,
-		sqlkit.TurnsOfClaim)
+		bykey.TurnsOfClaim)
 	return err
 }
 
@@ -411,7 +412,7 @@ func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
 	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
 		return false, err
 	}
-	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(p, t.now), hints: true, turns: p.Fair}
+	b := keyBatch{queue: queue, keys: bykey.NewKeys(p, t.now), hints: true, turns: p.Fair}
 	if err := b.lock(t); err != nil {
 		return false, err
 	}

@@ -3,13 +3,13 @@ package postgres
 import (
 	"fmt"
 
-	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 )
 
 // What claims write of the keys that they have locked.
 
 // writeKeys writes the rows, which the transaction has locked.
-func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
+func (t *txn) writeKeys(queue string, rows []bykey.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func keysOfLease(queue string, n int) string {
 }
 
 // keyArgs appends the arguments of deleteKeys and updateKeys.
-func keyArgs(args []any, rows []sqlkit.KeyRow) []any {
+func keyArgs(args []any, rows []bykey.Row) []any {
 	var gone, names, states []string
 	var firsts [6]*array
 	for i := range firsts {
@@ -44,7 +44,7 @@ func keyArgs(args []any, rows []sqlkit.KeyRow) []any {
 			continue
 		}
 		names, states = append(names, r.Name), append(states, r.State)
-		for i, place := range []*sqlkit.Place{r.Fresh, r.Retry} {
+		for i, place := range []*bykey.Place{r.Fresh, r.Retry} {
 			of := firsts[3*i : 3*i+3]
 			if place == nil {
 				of[0].null()

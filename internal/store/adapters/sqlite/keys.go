@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Limits for each key, and turns: see sqlkit.Keys. In a queue that has them, waiting jobs without a key have the empty one, which is not limited. So
+// Limits for each key, and turns: see bykey.Keys. In a queue that has them, waiting jobs without a key have the empty one, which is not limited. So
 // claims find them as they find the others.
 
 // isWaiting is the condition of jobs that wait, isKeyed that of jobs that claims find by key, and isLimited that of jobs whose queue limits its keys.
@@ -139,7 +140,7 @@ func (t *txn) readHints(queue string, p store.Policy) error {
 		if err != nil {
 			return err
 		}
-		keys := sqlkit.NewKeys(p, t.now)
+		keys := bykey.NewKeys(p, t.now)
 		keys.Number(number)
 		if more, err = t.addHinted(queue, keys); err != nil {
 			return err
@@ -196,12 +197,12 @@ func (t *txn) countTurns(queue string) (number int64, err error) {
 func (t *txn) claimByKey(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
 	limit := room.limit
 	quota := min(limit, req.RetryQuota)
-	keys := sqlkit.NewKeys(room.policy, t.now)
+	keys := bykey.NewKeys(room.policy, t.now)
 	keys.Number(room.turns + 1)
 	if _, err := t.addHinted(req.Queue, keys); err != nil {
 		return nil, err
 	}
-	var chosen []sqlkit.Waiting
+	var chosen []bykey.Waiting
 	for due := any(t.now.UnixMicro()); keys.More(limit, quota, chosen); due = nil {
 		if err := t.addStanding(req.Queue, keys, due); err != nil {
 			return nil, err
@@ -242,12 +243,12 @@ const (
 )
 
 // addHinted adds keys for which there are hints, and deletes these. It reports whether more may be left.
-func (t *txn) addHinted(queue string, keys *sqlkit.Keys) (more bool, err error) {
-	var hints []sqlkit.Line
+func (t *txn) addHinted(queue string, keys *bykey.Keys) (more bool, err error) {
+	var hints []bykey.Line
 	var names []string
 	var lane, priority int
 	err = t.each(func(rows *sql.Rows) error {
-		var h sqlkit.Line
+		var h bykey.Line
 		err := rows.Scan(&h.Key, &lane, &priority, &h.At)
 		names = append(names, h.Key)
 		if h.Retry, h.Priority = lane == 1, priority; lane < 2 {
@@ -304,13 +305,13 @@ func (t *txn) addHinted(queue string, keys *sqlkit.Keys) (more bool, err error) 
 }
 
 // addStanding adds the next keys that stand, as many as the claim must read, and those for which a time has come, if due is not NULL.
-func (t *txn) addStanding(queue string, keys *sqlkit.Keys, due any) error {
+func (t *txn) addStanding(queue string, keys *bykey.Keys, due any) error {
 	fresh, retry, n := keys.From()
 	defer keys.Stood()
 	return t.each(func(rows *sql.Rows) error {
 		var lane int
 		var name, state string
-		var at sqlkit.Place
+		var at bykey.Place
 		if err := rows.Scan(&lane, &name, &state, &at.Level, &at.At, &at.ID); err != nil {
 			return err
 		}
@@ -345,7 +346,7 @@ func standing(number, lane, place string) string {
 }
 
 // readLines reads the jobs of the lines that are unread, and which of the jobs that claims have taken are in flight.
-func (t *txn) readLines(queue string, keys *sqlkit.Keys, limit int) error {
+func (t *txn) readLines(queue string, keys *bykey.Keys, limit int) error {
 	for _, l := range keys.Unread(limit) {
 		if l.Head {
 			if err := t.readHead(queue, l); err != nil {
@@ -358,7 +359,7 @@ func (t *txn) readLines(queue string, keys *sqlkit.Keys, limit int) error {
 			from = retryLane
 		}
 		err := t.each(func(rows *sql.Rows) error {
-			var w sqlkit.Waiting
+			var w bykey.Waiting
 			err := rows.Scan(&w.At, &w.ID, &w.Weight, &w.Expired)
 			l.Read(w)
 			return err
@@ -384,7 +385,7 @@ func (t *txn) readLines(queue string, keys *sqlkit.Keys, limit int) error {
 }
 
 // chosenOf reads the jobs in their order.
-func (t *txn) chosenOf(chosen []sqlkit.Waiting) ([]*store.Record, error) {
+func (t *txn) chosenOf(chosen []bykey.Waiting) ([]*store.Record, error) {
 	ids := make([]int64, len(chosen))
 	for i, w := range chosen {
 		ids[i] = w.ID
@@ -406,7 +407,7 @@ func (t *txn) chosenOf(chosen []sqlkit.Waiting) ([]*store.Record, error) {
 }
 
 // writeKeys writes the rows of keys, and leaves those alone that have not changed.
-func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
+func (t *txn) writeKeys(queue string, rows []bykey.Row) error {
 	for _, r := range rows {
 		if r.State == "" {
 			if _, err := t.exec(`DELETE FROM keys WHERE queue = ? AND limit_key = ?`, queue, r.Name); err != nil {
@@ -415,7 +416,7 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 			continue
 		}
 		args := []any{queue, r.Name, r.State}
-		for _, at := range []*sqlkit.Place{r.Fresh, r.Retry} {
+		for _, at := range []*bykey.Place{r.Fresh, r.Retry} {
 			if at == nil {
 				args = append(args, nil, nil, nil)
 			} else {

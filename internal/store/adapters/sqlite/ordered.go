@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -104,9 +105,9 @@ var headQuery = `
 		WHERE state IN ('ready', 'failed')`
 
 // readHead reads the first job of a line of an ordered queue.
-func (t *txn) readHead(queue string, l *sqlkit.Line) error {
+func (t *txn) readHead(queue string, l *bykey.Line) error {
 	return t.each(func(rows *sql.Rows) error {
-		var w sqlkit.Waiting
+		var w bykey.Waiting
 		err := rows.Scan(&w.At, &w.ID, &w.Priority, &w.Weight, &w.Expired)
 		l.ReadHead(w)
 		return err

@@ -1,4 +1,5 @@
-package sqlkit
+// Package bykey chooses jobs by their limit keys, for the SQL stores and the kit for ordered engines.
+package bykey
 
 import (
 	"cmp"
@@ -80,6 +81,8 @@ type key struct {
 	Lines []*Line `json:"lines,omitempty"` // its waiting jobs
 
 	idle     bool           // nothing has changed for it, and the claim need not look at it
+	counted  bool           // the store keeps slots for its jobs in flight, and Taken is empty
+	slots    int            // those slots
 	inFlight map[int64]bool // those of Taken that are in flight, and what this claim has taken
 	free     bool           // it is not limited
 	chosen   int
@@ -118,6 +121,9 @@ type Waiting struct {
 	line *Line
 	at   Place // jobs are claimed in this order
 }
+
+// Key returns the limit key of a job that was read as part of a line.
+func (w Waiting) Key() string { return w.line.Key }
 
 // TurnsOfClaim is how many turns a claim can give: to keys that have none, and as many for later. The first one is the claim's number, so many times.
 const TurnsOfClaim = 1 << 20
@@ -267,6 +273,12 @@ func (k *Keys) Taken() []int64 {
 	}
 	return slices.Sorted(maps.Keys(k.by))
 }
+
+// Limited reports whether the key was added, and limits its jobs.
+func (k *Keys) Limited(name string) bool { return k.all[name] != nil && !k.all[name].free }
+
+// Slots is for a store that keeps a slot for each job in flight of a key that limits its jobs: it notes how many there are, in place of Taken and InFlight.
+func (k *Keys) Slots(name string, n int) { k.all[name].counted, k.all[name].slots = true, n }
 
 // InFlight notes that a job that claims have taken is in flight.
 func (k *Keys) InFlight(id int64) { k.by[id].inFlight[id] = true }
@@ -467,38 +479,43 @@ func (k *Keys) room(of *key) int {
 	if of.free {
 		return math.MaxInt
 	}
-	return k.most - len(of.inFlight) - of.chosen
+	return k.most - of.slots - len(of.inFlight) - of.chosen
 }
 
-// A KeyRow is what becomes of the row of a key. If its state is empty, the row is to be deleted.
-type KeyRow struct {
+// A Row is what becomes of the row of a key. If its state is empty, the row is to be deleted.
+type Row struct {
 	Name, State  string
 	Fresh, Retry *Place    // where it stands, if it has room and jobs that are due
 	LookAt       time.Time // when others become due, if the key has room
 }
 
 // Rows returns the rows of the keys after the claim has taken the jobs.
-func (k *Keys) Rows(taken []Waiting) ([]KeyRow, error) {
+func (k *Keys) Rows(taken []Waiting) ([]Row, error) {
 	k.giveTurns()
 	gone := map[int64]bool{}
 	for i, d := range taken {
-		if gone[d.ID] = true; d.key != nil && !d.key.free {
+		gone[d.ID] = true
+		switch {
+		case d.key == nil || d.key.free:
+		case d.key.counted:
+			d.key.slots++
+		default:
 			d.key.inFlight[d.ID] = true
 		}
 		if k.fair {
 			d.line.Turn = k.later + int64(i) + 1
 		}
 	}
-	rows := make([]KeyRow, 0, len(k.all))
+	rows := make([]Row, 0, len(k.all))
 	for name, of := range k.all {
 		of.chosen = 0
 		of.Taken = slices.Sorted(maps.Keys(of.inFlight))
 		of.Lines = slices.DeleteFunc(of.Lines, func(l *Line) bool { return !l.leave(gone) && !of.others })
-		row := KeyRow{Name: name}
+		row := Row{Name: name}
 		if k.room(of) > 0 && !of.others {
 			k.stand(&row, of.Lines)
 		}
-		if len(of.Taken)+len(of.Lines) > 0 {
+		if of.slots+len(of.Taken)+len(of.Lines) > 0 {
 			state, err := json.Marshal(of)
 			if err != nil {
 				return nil, err
@@ -507,7 +524,7 @@ func (k *Keys) Rows(taken []Waiting) ([]KeyRow, error) {
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b KeyRow) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
 	return rows, nil
 }
 
@@ -529,7 +546,7 @@ func (l *Line) isComplete() bool {
 }
 
 // stand lets the key stand where its lines begin.
-func (k *Keys) stand(row *KeyRow, lines []*Line) {
+func (k *Keys) stand(row *Row, lines []*Line) {
 	for _, l := range lines {
 		if l.At > k.now {
 			if at := time.UnixMicro(l.At).UTC(); row.LookAt.IsZero() || at.Before(row.LookAt) {

@@ -1,4 +1,4 @@
-package sqlkit
+package bykey
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 type table map[string][]int64
 
 // claim chooses among the jobs of all keys, as a claim does that can not lock some of them, and returns the ids and the rows.
-func (jobs table) claim(t *testing.T, most, limit int, locked ...int64) (ids []int64, rows []KeyRow) {
+func (jobs table) claim(t *testing.T, most, limit int, locked ...int64) (ids []int64, rows []Row) {
 	t.Helper()
 	k := NewKeys(store.Policy{MaxPerKey: most}, time.UnixMicro(1_000_000))
 	for name := range jobs {
@@ -88,7 +88,7 @@ func TestLockedJobsAreReplaced(t *testing.T) {
 // A rotation is a fair queue whose jobs are those of a table, and whose keys keep their rows from one claim to the next.
 type rotation struct {
 	jobs   table
-	rows   map[string]KeyRow
+	rows   map[string]Row
 	claims int64
 }
 
@@ -139,14 +139,14 @@ func (r *rotation) claim(t *testing.T, limit int) (ids []int64) {
 }
 
 // standing returns the next n rows that stand behind a place.
-func (r *rotation) standing(from Place, n int) []KeyRow {
-	var rows []KeyRow
+func (r *rotation) standing(from Place, n int) []Row {
+	var rows []Row
 	for _, row := range r.rows {
 		if row.Fresh != nil && row.Fresh.compare(from) > 0 {
 			rows = append(rows, row)
 		}
 	}
-	slices.SortFunc(rows, func(a, b KeyRow) int { return a.Fresh.compare(*b.Fresh) })
+	slices.SortFunc(rows, func(a, b Row) int { return a.Fresh.compare(*b.Fresh) })
 	return rows[:min(n, len(rows))]
 }
 
@@ -154,7 +154,7 @@ func (r *rotation) standing(from Place, n int) []KeyRow {
 func TestKeysTakeTurns(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 3, 5, 100} {
-		r := &rotation{table{"a": {1, 2, 3, 4, 5, 6}, "b": {10, 11, 12}, "c": {20}}, map[string]KeyRow{}, 0}
+		r := &rotation{table{"a": {1, 2, 3, 4, 5, 6}, "b": {10, 11, 12}, "c": {20}}, map[string]Row{}, 0}
 		var all []int64
 		for range 10 {
 			all = append(all, r.claim(t, limit)...)
@@ -167,7 +167,7 @@ func TestKeysTakeTurns(t *testing.T) {
 // A key that comes later has its turn behind the others, and before any of them has two.
 func TestNewKeyComesBehindTheOthers(t *testing.T) {
 	t.Parallel()
-	r := &rotation{table{"a": {11, 12, 13, 14}, "b": {21, 22, 23, 24}}, map[string]KeyRow{}, 0}
+	r := &rotation{table{"a": {11, 12, 13, 14}, "b": {21, 22, 23, 24}}, map[string]Row{}, 0}
 	assert.Equal(t, []int64{11, 21, 12}, r.claim(t, 3))
 	r.jobs["c"] = []int64{1, 2}
 	assert.Equal(t, []int64{22, 13, 1, 23, 14}, r.claim(t, 5))
@@ -268,5 +268,5 @@ func TestNoTwoKeysStandInOnePlace(t *testing.T) {
 	require.Len(t, k.Unread(1), 1)
 	rows, err = k.Rows(nil)
 	require.NoError(t, err)
-	assert.Equal(t, []KeyRow{{Name: "a"}}, rows, "a key without jobs")
+	assert.Equal(t, []Row{{Name: "a"}}, rows, "a key without jobs")
 }

@@ -1,0 +1,619 @@
+package kv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/race"
+	"github.com/seed-ed332417/jq/kv"
+	"github.com/seed-ed332417/jq/kv/internal/memkv"
+)
+
+func ofKey(queue, limitKey string) contract.NewJob {
+	return contract.NewJob{Queue: queue, Kind: "k", Payload: []byte(`1`), LimitKey: limitKey, MaxRetries: 1000}
+}
+
+// setPolicy replaces the policy of the queue, whatever that is.
+func setPolicy(t *testing.T, s contract.PolicyKeeper, queue string, p contract.Policy) {
+	t.Helper()
+	for {
+		before, err := s.Policy(t.Context(), queue)
+		require.NoError(t, err)
+		p.Version = before.Version
+		if _, err = s.SetPolicy(t.Context(), queue, p); !errors.Is(err, contract.ErrConflict) {
+			require.NoError(t, err)
+			return
+		}
+	}
+}
+
+// urgent is a job that is claimed before others.
+func urgent(queue, limitKey string) contract.NewJob {
+	n := ofKey(queue, limitKey)
+	n.Priority = 5
+	return n
+}
+
+// inFlight returns how many jobs of the limit key are in flight.
+func (p *pair) inFlight(limitKey string) int {
+	p.t.Helper()
+	page, err := p.one.List(p.t.Context(), contract.Filter{LimitKey: limitKey, States: []contract.State{contract.InFlight}}, contract.Page{Limit: 100})
+	require.NoError(p.t, err)
+	return len(page.Jobs)
+}
+
+func (p *pair) policy(policy contract.Policy) { p.t.Helper(); setPolicy(p.t, p.one, "q", policy) }
+
+// take claims so many jobs of queue q, or fewer, on the store.
+func (p *pair) take(s *kv.Store, limit int) (ids []int64) {
+	p.t.Helper()
+	jobs, err := s.FetchAndClaim(p.t.Context(), claimOf("q", limit))
+	assert.NoError(p.t, err)
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func (p *pair) end(id int64, form contract.Form) {
+	p.t.Helper()
+	j, err := p.one.Get(p.t.Context(), id)
+	require.NoError(p.t, err)
+	_, err = p.one.NAck(p.t.Context(), []contract.NAck{{Lease: j.Lease(), Form: form}})
+	require.NoError(p.t, err)
+}
+
+func (p *pair) reschedule(id int64, in time.Duration) {
+	p.t.Helper()
+	var at time.Time
+	if in > 0 {
+		at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(in)
+	}
+	_, err := p.one.Reschedule(p.t.Context(), contract.Filter{IDs: []int64{id}}, at, 1)
+	require.NoError(p.t, err)
+}
+
+// A keyScene is a scene of which the guards of several tables may keep it from ending badly.
+type keyScene struct {
+	guards string // none if the scene needs commits one after the other instead
+	only   bool   // leave out only guards of keys that the change does not write
+	play   func(p *pair) (got, want any)
+}
+
+var keyScenes = map[string]keyScene{
+	"TwoClaimsOfAKey": {guards: "K", play: func(p *pair) (any, any) {
+		p.policy(contract.Policy{MaxPerKey: 1})
+		p.enqueue(p.one, ofKey("q", "a"), ofKey("q", "b"), ofKey("q", "b"), urgent("another", "b"))
+		p.take(p.one, 1) // which looks at both keys
+		p.between(anyChange, func(s *kv.Store) { p.take(s, 1) }, func(s *kv.Store) {
+			p.enqueue(s, urgent("q", "b"))
+			p.take(s, 1)
+		})
+		return p.inFlight("b"), 1
+	}},
+	"ClaimThatDoesNotKnowOfAnEnd": {guards: "K", play: func(p *pair) (any, any) {
+		p.policy(contract.Policy{MaxPerKey: 2})
+		ids := p.enqueue(p.one, ofKey("q", "b"), ofKey("q", "b"), ofKey("q", "b"), urgent("another", "b"))
+		p.take(p.one, 1)
+		p.between(anyChange, func(s *kv.Store) { p.take(s, 1) }, func(s *kv.Store) {
+			p.ack(contract.Lease{ID: ids[0], Token: 1})(s)
+			p.enqueue(s, urgent("q", "a"))
+			p.take(s, 1) // which looks at the other key because of the end
+		})
+		p.take(p.one, 9)
+		return p.state(ids[2]), contract.InFlight
+	}},
+	"JobComesBackToWhereAHintWas": {guards: "H", play: func(p *pair) (any, any) {
+		p.policy(contract.Policy{MaxPerKey: 1})
+		ids := p.enqueue(p.one, ofKey("q", "a"))
+		p.reschedule(ids[0], time.Hour)
+		p.between(anyChange, func(s *kv.Store) { p.take(s, 1) }, func(*kv.Store) { p.reschedule(ids[0], 0) })
+		p.take(p.one, 1)
+		return p.state(ids[0]), contract.InFlight
+	}},
+	"EarlierJobIsRequeued": {guards: "G", play: func(p *pair) (any, any) {
+		p.policy(contract.Policy{Ordered: true})
+		ids := p.enqueue(p.one, ofKey("q", "a"), ofKey("q", "a"))
+		p.take(p.one, 1)
+		p.end(ids[0], contract.Never)
+		p.between(anyChange, func(s *kv.Store) { p.take(s, 1) }, func(s *kv.Store) {
+			_, err := s.Requeue(p.t.Context(), contract.Filter{IDs: ids[:1]}, 1)
+			assert.NoError(p.t, err)
+		})
+		return p.state(ids[0]), contract.InFlight
+	}},
+	"JobComesWhileAQueueBeginsToLimitKeys": {guards: "m", play: func(p *pair) (any, any) {
+		p.enqueue(p.one, ofKey("q", "b"))
+		var ids []int64
+		p.between(anyChange, func(s *kv.Store) { ids = p.enqueue(s, ofKey("q", "a")) }, func(*kv.Store) { p.policy(contract.Policy{MaxPerKey: 1}) })
+		return slices.Contains(p.take(p.one, 9), ids[0]), true
+	}},
+	"JobEndsWhileAQueueBeginsToLimitKeys": {guards: "j", only: true, play: func(p *pair) (any, any) {
+		ids := p.enqueue(p.one, ofKey("q", "a"), ofKey("q", "a"))
+		p.take(p.one, 1)
+		givesSlots := func(c kv.Change) bool {
+			return slices.ContainsFunc(c.Puts, func(item kv.Item) bool { return item.Key[0] == 'S' })
+		}
+		p.between(givesSlots, func(s *kv.Store) { setPolicy(p.t, s, "q", contract.Policy{MaxPerKey: 1}) }, p.ack(contract.Lease{ID: ids[0], Token: 1}))
+		return p.take(p.one, 9), ids[1:]
+	}},
+	"QueueBeginsToLimitKeysWhileAJobComes": {play: func(p *pair) (any, any) {
+		var ids []int64
+		p.enqueue(p.one, ofKey("another", "a"))
+		p.between(anyChange, func(s *kv.Store) { setPolicy(p.t, s, "q", contract.Policy{MaxPerKey: 1}) }, func(s *kv.Store) {
+			ids = p.enqueue(s, ofKey("q", "a"))
+		})
+		return p.take(p.one, 9), ids
+	}},
+	"QueueLimitsKeysAnewWhileAClaimGoesOn": {play: func(p *pair) (any, any) {
+		p.policy(contract.Policy{MaxPerKey: 1})
+		p.enqueue(p.one, ofKey("q", "a"), ofKey("q", "a"))
+		p.between(anyChange, func(s *kv.Store) { setPolicy(p.t, s, "q", contract.Policy{MaxPerKey: 2}) }, func(s *kv.Store) { p.take(s, 1) })
+		p.take(p.one, 9)
+		return p.inFlight("a"), 2
+	}},
+	"ClaimWhileAQueueBeginsToLimitKeys": {guards: "mq", play: func(p *pair) (any, any) {
+		p.enqueue(p.one, ofKey("q", "a"), urgent("another", "a"))
+		p.between(anyChange, func(s *kv.Store) { p.take(s, 9) }, func(s *kv.Store) {
+			p.policy(contract.Policy{MaxPerKey: 1})
+			p.enqueue(s, urgent("q", "a"))
+			p.take(s, 1)
+		})
+		return p.inFlight("a"), 1
+	}},
+}
+
+// Whatever comes between the decision of a call and its commit, no key has more in flight than it may, none goes out of order, and no job is hidden.
+func TestKeysBetweenADecisionAndItsCommit(t *testing.T) {
+	for name, s := range keyScenes {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, func(kv.Change, kv.Item) bool { return false })
+			got, want := s.play(p)
+			assert.Equal(t, want, got)
+			keysAreWhereTheirJobsAre(t, p.db)
+		})
+	}
+}
+
+func TestEachGuardOfKeysIsNeeded(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector: what is looked for is no race")
+	}
+	for name, s := range keyScenes {
+		if s.guards == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			got, want := s.play(newPair(t, func(c kv.Change, g kv.Item) bool {
+				return strings.ContainsRune(s.guards, rune(g.Key[0])) && !(s.only && writes(c, g.Key))
+			}))
+			assert.NotEqual(t, want, got, "without guards of the tables %q", s.guards)
+		})
+	}
+}
+
+// keysAreWhereTheirJobsAre compares what the store keeps of limit keys with the rows of its jobs and the policies of their queues.
+func keysAreWhereTheirJobsAre(t *testing.T, db *memkv.DB) {
+	t.Helper()
+	policies := map[string]contract.Policy{}
+	var jobs []contract.Record
+	got, want := map[string]string{}, map[string]string{}
+	for _, item := range all(t, db) {
+		switch item.Key[0] {
+		case 'q':
+			var q struct{ Policy contract.Policy }
+			require.NoError(t, json.Unmarshal(item.Value, &q))
+			policies[string(item.Key[1:])] = q.Policy
+		case 'j':
+			var row struct{ Record contract.Record }
+			require.NoError(t, json.Unmarshal(item.Value, &row))
+			jobs = append(jobs, row.Record)
+		case 'F', 'S', 'O':
+			got[string(item.Key)] = ""
+		}
+	}
+	for _, j := range jobs {
+		for _, k := range keysOfJob(j, policies[j.Queue]) {
+			want[k] = ""
+		}
+	}
+	assert.Equal(t, want, got, "lines, slots and ranks")
+}
+
+// keysOfJob returns the keys of a job in the tables of lines, slots and ranks, as the policy of its queue needs them.
+func keysOfJob(j contract.Record, p contract.Policy) (keys []string) {
+	number := func(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
+	prefix := j.Queue + "\x00" + j.LimitKey() + "\x00"
+	lane := map[contract.State]string{contract.Ready: "f", contract.Retrying: "r"}[j.Phase()]
+	limited := j.LimitKey() != ""
+	if p.ByKey() && lane != "" && !(p.Ordered && limited) {
+		due := number(j.Next().UnixMicro() ^ -1<<63)
+		keys = append(keys, "F"+prefix+lane+string([]byte{byte(contract.MaxPriority - j.Priority)})+due+number(j.ID))
+	}
+	if p.KeyLimit() > 0 && limited && j.State == contract.InFlight {
+		keys = append(keys, "S"+prefix+number(j.ID))
+	}
+	if p.Ordered && limited && !j.Terminal() {
+		keys = append(keys, "O"+prefix+number(j.ID))
+	}
+	return keys
+}
+
+// Several stores change jobs of limit keys in every way, while policies change so often that jobs are mostly on their way to another mode.
+func TestKeysFollowTheirJobsThroughEveryMode(t *testing.T) {
+	const jobs, callers, rounds = 2_500, 3, 40
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector: histories look for races")
+	}
+	policies := []contract.Policy{{}, {MaxPerKey: 3}, {MaxPerKey: 900}, {Fair: true}, {Fair: true, MaxPerKey: 3}, {Ordered: true}, {Ordered: true, Fair: true}}
+	for seed := range uint64(2) {
+		db, clk := memkv.New(), clock.NewMock()
+		s, err := openSeveral(t.Context(), callers, clk, db.Connect)
+		require.NoError(t, err)
+		for begin := 0; begin < jobs; begin += 500 {
+			_, err = s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: someOfKeys(rand.New(rand.NewPCG(seed, uint64(begin))), 500)})
+			require.NoError(t, err)
+		}
+		var callsOf sync.WaitGroup
+		for i, one := range s.Stores {
+			callsOf.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(i)+1e6))
+				for range rounds {
+					if err := changeSome(t.Context(), one, random, policies, clk); err != nil && !errors.Is(err, contract.ErrConflict) {
+						assert.NoError(t, err)
+					}
+				}
+			})
+		}
+		callsOf.Wait()
+		keysAreWhereTheirJobsAre(t, db)
+		most := policies[1+rand.New(rand.NewPCG(seed, 7)).IntN(len(policies)-1)]
+		setPolicy(t, s, "q", most)
+		keysAreWhereTheirJobsAre(t, db)
+		drainByKey(t, s, clk)
+		for _, item := range all(t, db) {
+			assert.False(t, item.Key[0] < 'a' && item.Key[0] != 'T', "the key %q is left when no job is live", item.Key)
+		}
+		setPolicy(t, s, "q", contract.Policy{})
+		for _, item := range all(t, db) {
+			assert.Greater(t, item.Key[0], byte('Z'), "the key %q is left of limit keys", item.Key)
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
+func someOfKeys(random *rand.Rand, n int) (jobs []contract.NewJob) {
+	for range n {
+		j := ofKey("q", []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)])
+		if random.IntN(4) == 0 {
+			j.Delay = time.Duration(random.IntN(120)) * time.Second
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// changeSome makes one call.
+func changeSome(ctx context.Context, s *kv.Store, random *rand.Rand, policies []contract.Policy, clk *clock.Mock) error {
+	some := contract.Filter{Queue: "q", After: int64(random.IntN(3000))}
+	n := 1 + random.IntN(20)
+	switch random.IntN(9) {
+	case 0:
+		before, err := s.Policy(ctx, "q")
+		if err != nil {
+			return err
+		}
+		next := policies[random.IntN(len(policies))]
+		next.Version = before.Version
+		_, err = s.SetPolicy(ctx, "q", next)
+		return err
+	case 1:
+		_, err := s.Enqueue(ctx, contract.EnqueueRequest{Jobs: someOfKeys(random, n)})
+		return err
+	case 2:
+		_, err := s.Cancel(ctx, some, n)
+		return err
+	case 3:
+		_, err := s.Requeue(ctx, some, n)
+		return err
+	case 4:
+		_, err := s.Reschedule(ctx, some, clk.Now().Add(time.Duration(random.IntN(100)-50)*time.Second), n)
+		return err
+	case 5:
+		clk.Add(time.Second)
+		_, err := s.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: n})
+		return err
+	default:
+		return claimAndEndSome(ctx, s, random, n)
+	}
+}
+
+// claimAndEndSome claims jobs, and ends the leases on most of them.
+func claimAndEndSome(ctx context.Context, s *kv.Store, random *rand.Rand, n int) error {
+	req := contract.ClaimRequest{Queue: "q", Limit: n, RetryQuota: random.IntN(n + 1), Worker: "w", TTL: 20 * time.Second}
+	jobs, err := s.FetchAndClaim(ctx, req)
+	if err != nil {
+		return err
+	}
+	var nacks []contract.NAck
+	var held []contract.Lease
+	for _, j := range jobs {
+		if random.IntN(5) == 0 {
+			held = append(held, j.Lease())
+			continue
+		}
+		form := []contract.Form{contract.Fail, contract.Never, contract.After, contract.Snooze, contract.Release}[random.IntN(5)]
+		nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: form})
+	}
+	if _, err = s.NAck(ctx, nacks); err != nil {
+		return err
+	}
+	_, err = s.Extend(ctx, held, time.Duration(1+random.IntN(60))*time.Second)
+	return err
+}
+
+// drainByKey finishes all jobs: none is hidden.
+func drainByKey(t *testing.T, s contract.Store, clk *clock.Mock) {
+	t.Helper()
+	for idle := 0; idle < 3; {
+		clk.Add(time.Hour)
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: contract.MaxItems})
+		require.NoError(t, err)
+		jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: contract.MaxItems, RetryQuota: contract.MaxItems / 2, Worker: "w", TTL: time.Minute})
+		require.NoError(t, err)
+		if idle++; len(jobs) > 0 {
+			idle = 0
+		}
+		var acks []contract.Ack
+		for _, j := range jobs {
+			acks = append(acks, contract.Ack{Lease: j.Lease()})
+		}
+		_, err = s.Ack(t.Context(), acks)
+		require.NoError(t, err)
+	}
+	counts, err := s.Count(t.Context(), contract.Filter{})
+	require.NoError(t, err)
+	for _, q := range counts.Queues {
+		for _, phase := range []contract.State{contract.Ready, contract.Retrying, contract.InFlight} {
+			assert.Zero(t, q.Jobs[phase], "jobs that are %s at the end", phase)
+		}
+	}
+}
+
+// enqueueMany adds so many jobs to queue q.
+func enqueueMany(t *testing.T, s contract.Store, n int, job func(i int) contract.NewJob) {
+	t.Helper()
+	for begin := 0; begin < n; begin += contract.MaxItems {
+		var req contract.EnqueueRequest
+		for i := begin; i < min(n, begin+contract.MaxItems); i++ {
+			req.Jobs = append(req.Jobs, job(i))
+		}
+		_, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+	}
+}
+
+// A lease that becomes shorter while its queue begins to limit keys counts, although whoever looks at the leases has passed where it is now.
+func TestLeaseThatMovesBehindAMoverCounts(t *testing.T) {
+	const jobs = 1_200
+	p := newPair(t, func(kv.Change, kv.Item) bool { return false })
+	enqueueMany(t, p.one, jobs, func(int) contract.NewJob { return ofKey("q", "a") })
+	p.take(p.one, contract.MaxItems)
+	last := p.take(p.one, contract.MaxItems)
+	require.Len(t, last, jobs-contract.MaxItems)
+	second := 0
+	p.between(func(kv.Change) bool { second++; return second == 2 }, func(s *kv.Store) { setPolicy(t, s, "q", contract.Policy{MaxPerKey: 1}) }, func(s *kv.Store) {
+		_, err := s.Extend(t.Context(), []contract.Lease{{ID: last[len(last)-1], Token: 1}}, time.Second)
+		require.NoError(t, err)
+	})
+	keysAreWhereTheirJobsAre(t, p.db)
+}
+
+// If the process ends that sets a policy, at whatever commit, the policy is in force or not, and claims in other processes go on with what it has begun.
+func TestPolicySurvivesTheEndOfAProcess(t *testing.T) {
+	const jobs, held = 2_400, 1_200
+	for name, to := range map[string]contract.Policy{"limited": {MaxPerKey: 3}, "ordered": {Ordered: true}, "none": {}} {
+		t.Run(name, func(t *testing.T) {
+			for commits := 1; ; commits++ {
+				p := newPair(t, func(kv.Change, kv.Item) bool { return false })
+				enqueueMany(t, p.one, jobs, func(i int) contract.NewJob { return ofKey("q", string(rune('a'+i%10))) })
+				for taken := 0; taken < held; {
+					taken += len(p.take(p.one, min(contract.MaxItems, held-taken)))
+				}
+				if name == "none" {
+					setPolicy(t, p.one, "q", contract.Policy{Fair: true, MaxPerKey: 500})
+				}
+				left, ended := commits, false
+				p.gone.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+					if left == 0 {
+						ended = true
+						return fmt.Errorf("the process has ended: %w", kv.ErrNothing)
+					}
+					left--
+					return v.Commit(ctx, c)
+				}
+				setPolicy(t, p.one, "q", to)
+				p.gone.commit = nil
+				got := len(p.take(p.two, 10))
+				assert.Equal(t, map[string]int{"limited": 0, "ordered": 0, "none": 10}[name], got, "claimed after %d commits", commits)
+				_, err := p.two.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+				require.NoError(t, err)
+				keysAreWhereTheirJobsAre(t, p.db)
+				if name == "none" {
+					for _, item := range all(t, p.db) {
+						require.Greater(t, item.Key[0], byte('Z'), "the key %q is left of limit keys", item.Key)
+					}
+				}
+				if !ended {
+					require.Greater(t, commits, 2, "few commits: the test is about little")
+					return
+				}
+			}
+		})
+	}
+}
+
+// A store is of layout 4 from the first policy on that has to do with limit keys, so that programs which know of none do not claim beyond it.
+func TestFirstLimitOfKeysChangesTheLayout(t *testing.T) {
+	for what, policy := range map[string]contract.Policy{"a limit": {MaxPerKey: 1}, "turns": {Fair: true}, "an order": {Ordered: true}} {
+		db, s, _ := newStore(t)
+		setPolicy(t, s, "q", contract.Policy{MaxInFlight: 1, Rate: contract.Rate{N: 1, Per: time.Second}})
+		assert.Contains(t, metaOf(t, db), `"Layout":2`, "before %s", what)
+		setPolicy(t, s, "q", policy)
+		assert.Contains(t, metaOf(t, db), `"Layout":4`, "after %s", what)
+	}
+}
+
+// A job with a limit key costs no trip and no key more where nothing has to do with keys, and also beside a queue that limits them.
+func TestQueueWithoutLimitsForKeysCostsNothingMore(t *testing.T) {
+	life := func(limitKey, limited string) (costs []string) {
+		e, made := counting(memkv.New())
+		var sizes [][3]int
+		commit := e.(*odd).commit
+		e.(*odd).commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+			sizes = append(sizes, [3]int{len(c.Guards), len(c.Puts), len(c.Deletes)})
+			return commit(ctx, v, c)
+		}
+		s, clk := open(t, e)
+		if limited != "" {
+			setPolicy(t, s, limited, contract.Policy{MaxPerKey: 1})
+			setPolicy(t, s, "once", contract.Policy{Ordered: true})
+			setPolicy(t, s, "once", contract.Policy{})
+		}
+		queue := map[bool]string{true: "once", false: "q"}[limited != ""]
+		made.take()
+		sizes = nil
+		took := func(call string, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			costs = append(costs, fmt.Sprint(call, " takes ", made.take(), " trips, and changes ", sizes))
+			sizes = nil
+		}
+		_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{ofKey(queue, limitKey)}, 30)})
+		took("Enqueue", err)
+		jobs, err := s.FetchAndClaim(t.Context(), claimOf(queue, 20))
+		took("FetchAndClaim", err)
+		require.Len(t, jobs, 20)
+		_, err = s.Ack(t.Context(), []contract.Ack{{Lease: jobs[0].Lease()}})
+		took("Ack", err)
+		_, err = s.NAck(t.Context(), []contract.NAck{{Lease: jobs[1].Lease(), Form: contract.Fail}, {Lease: jobs[2].Lease(), Form: contract.Release}})
+		took("NAck", err)
+		clk.Add(time.Hour)
+		_, err = s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 10})
+		took("RecoverExpiredLeases", err)
+		_, err = s.Cancel(t.Context(), contract.Filter{Queue: queue}, 10)
+		took("Cancel", err)
+		return costs
+	}
+	want := life("", "")
+	require.Equal(t, []string{
+		"Enqueue takes [1 1 1 1] trips, and changes [[31 121 0]]", // with the key of the store, since it is the first job of a line
+		"FetchAndClaim takes [0 1 4 1] trips, and changes [[22 40 20]]",
+		"Ack takes [0 1 1 1] trips, and changes [[2 1 1]]",
+	}, want[:3])
+	assert.Equal(t, want, life("a", ""), "of jobs with a limit key")
+	assert.Equal(t, want, life("a", "elsewhere"), "in a queue that was ordered once, beside one that limits keys")
+}
+
+// A claim reads as much among many keys without room as among few, and as much behind many jobs of one of them.
+func TestFullKeysCostAClaimNothing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	read := func(policy contract.Policy, keys, each int) (items, trips int) {
+		e := &odd{Engine: memkv.New().Connect()}
+		s, _ := open(t, e)
+		setPolicy(t, s, "q", policy)
+		enqueueMany(t, s, keys*each, func(i int) contract.NewJob { return ofKey("q", fmt.Sprint("full ", i%keys)) })
+		for some := contract.MaxItems; some > 0; {
+			jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+			require.NoError(t, err)
+			some = len(jobs)
+		}
+		_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{ofKey("q", "free"), ofKey("q", "")}})
+		require.NoError(t, err)
+		e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+			found, err := v.Read(ctx, ask...)
+			trips++
+			for _, some := range found {
+				items += len(some)
+			}
+			return found, err
+		}
+		for _, key := range []string{"free", ""} {
+			jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", 1))
+			require.NoError(t, err)
+			require.Len(t, jobs, 1)
+			require.Equal(t, key, jobs[0].LimitKey())
+		}
+		return items, trips
+	}
+	for _, policy := range []contract.Policy{{MaxPerKey: 1}, {MaxPerKey: 1, Fair: true}, {Ordered: true}} {
+		few, fewTrips := read(policy, 10, 2)
+		many, manyTrips := read(policy, 10_000, 2)
+		long, longTrips := read(policy, 1, 20_000)
+		t.Logf("with %+v, two claims read %d keys in %d trips", policy, few, fewTrips)
+		assert.Equal(t, [6]int{few, few, few, fewTrips, fewTrips, fewTrips}, [6]int{few, many, long, fewTrips, manyTrips, longTrips}, "with %+v", policy)
+	}
+}
+
+// What a life with MaxPerKey costs more: the line and the hint of an enqueue, the slot and the key of a claim, and the hint of an end.
+func TestLimitForKeysCostsFewKeys(t *testing.T) {
+	e, made := counting(memkv.New())
+	changed := 0
+	commit := e.(*odd).commit
+	e.(*odd).commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		changed += len(c.Puts) + len(c.Deletes)
+		return commit(ctx, v, c)
+	}
+	s, _ := open(t, e)
+	life := func(queue string, jobs int) (trips [3]int64, keys [3]int) {
+		req := contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{ofKey(queue, "a")}, jobs)}
+		for i := range req.Jobs {
+			req.Jobs[i].LimitKey = fmt.Sprint(i % 10)
+		}
+		count := func(i int, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			took := made.take()
+			trips[i], keys[i], changed = took[2]+took[3], changed, 0
+		}
+		made.take()
+		changed = 0
+		_, err := s.Enqueue(t.Context(), req)
+		count(0, err)
+		claimed, err := s.FetchAndClaim(t.Context(), claimOf(queue, jobs))
+		count(1, err)
+		require.Len(t, claimed, jobs)
+		var acks []contract.Ack
+		for _, j := range claimed {
+			acks = append(acks, contract.Ack{Lease: j.Lease()})
+		}
+		_, err = s.Ack(t.Context(), acks)
+		count(2, err)
+		return trips, keys
+	}
+	setPolicy(t, s, "limited", contract.Policy{MaxPerKey: 100})
+	life("q", 10)
+	life("limited", 10)
+	plainTrips, plainKeys := life("q", 100)
+	trips, keys := life("limited", 100)
+	assert.Equal(t, [3]int64{2, 4, 2}, plainTrips, "trips of Enqueue, FetchAndClaim and Ack without a limit")
+	assert.Equal(t, [3]int{400, 300, 200}, plainKeys, "keys that they change for 100 jobs of ten limit keys")
+	assert.Equal(t, [3]int64{2, 5, 2}, trips, "trips with MaxPerKey")
+	assert.Equal(t, [3]int{510, 530, 310}, keys, "keys with MaxPerKey")
+}
