@@ -306,6 +306,9 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 // at the database never sees more jobs in flight than it allows, in the queue or with one limit key. When it is set, more may be in
 // flight, and then only become fewer.
 func TestKilledProcessesKeepToALimit(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, which does not see races between processes")
+	}
 	t.Run("MaxInFlight", func(t *testing.T) {
 		keepTo(t, 12, "'all'", func(most int) store.Policy { return store.Policy{MaxInFlight: most} })
 	})
@@ -317,6 +320,9 @@ func TestKilledProcessesKeepToALimit(t *testing.T) {
 // Processes claim from a queue with a rate while they are killed one after another. The rows of the jobs tell when each of them was claimed, by whichever
 // process: in no span of the rate were more than it allows.
 func TestKilledProcessesKeepToARate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, which does not see races between processes")
+	}
 	const processes, kills = 3, 12
 	rate := store.Rate{N: 60, Per: 250 * time.Millisecond}
 	dsn := pgtest.DSN(t)
