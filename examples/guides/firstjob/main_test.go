@@ -19,7 +19,7 @@ import (
 func TestJobSurvivesAKill(t *testing.T) {
 	program, folder := build(t, map[string]string{
 		"jq.NewServer(store, &handlers, nil)": "jq.NewServer(store, &handlers, &jq.ServerOptions{" +
-			"Lease: jq.LeaseOptions{Duration: 500 * time.Millisecond}, Recovery: jq.RecoveryOptions{Interval: 100 * time.Millisecond}})",
+			"Lease: jq.LeaseOptions{Duration: 5 * time.Second}, Recovery: jq.RecoveryOptions{Interval: 100 * time.Millisecond}})",
 		"10 * time.Second": "2 * time.Second",
 	}), t.TempDir()
 	page, err := os.ReadFile("../../../docs/guides/first-job.md")

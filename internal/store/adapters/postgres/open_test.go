@@ -32,7 +32,11 @@ var spares = pgtest.Spares{Create: func(ctx context.Context, dsn, schema string)
 func openStore(t *testing.T, o Options) *Store {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	if o.Schema == "" {
+	switch {
+	case o.Schema != "":
+	case o.steps != nil: // a program of another version
+		o.Schema = pgtest.Schema(t, dsn)
+	default:
 		o.Schema = spares.Take(t, dsn)
 	}
 	s, err := Open(t.Context(), dsn, &o)

@@ -249,7 +249,9 @@ func TestSettlesWaitOnOneConnection(t *testing.T) {
 		})
 	}
 	waiting := func() (n int) {
-		require.NoError(t, s.callers.Get(&n, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`))
+		require.NoError(t, s.callers.Get(&n, `
+			SELECT count(*) FROM pg_locks
+			WHERE locktype = 'advisory' AND NOT granted AND classid::bigint << 32 | objid::bigint = hashtextextended('jq follow ' || $1, 0)`, s.options.Schema))
 		return n
 	}
 	require.Eventually(t, func() bool { return s.roundTrips.transactions.Load() > before+calls && waiting() > 0 }, 30*time.Second, time.Millisecond,
