@@ -104,6 +104,7 @@ type choice struct {
 	heads map[line][]*head // by shard
 
 	byKey  bool // the first trip has looked at limit keys instead
+	take   bool // take jobs, however much there is to look at
 	moving bool // the queue is on its way to another mode
 	more   bool // there was too much to look at: the claim has taken nothing, and must begin again
 }

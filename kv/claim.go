@@ -14,8 +14,8 @@ import (
 // but are written.
 func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
 	refused := contract.CheckLease(req.Check(), req.TTL, s.maxLease)
-	for fewer := false; ; {
-		c := &choice{s: s, queue: req.Queue, limit: req.Limit}
+	for fewer, rounds := false, 0; ; rounds++ {
+		c := &choice{s: s, queue: req.Queue, limit: req.Limit, take: rounds >= mostRounds}
 		first := ask{keys: [][]byte{named(queues, req.Queue), named(claims, req.Queue)}, ranges: c.begin}
 		jobs, err := inTurn(ctx, s, string(key(claims, []byte(req.Queue))), refused, first, func(t *txn) []contract.Job {
 			if fewer {
@@ -65,7 +65,7 @@ func (t *txn) claim(req contract.ClaimRequest, c *choice) []contract.Job {
 		chosen = t.choose(req, c)
 	case req.Limit > 0:
 		c.takeFirst()
-		chosen, c.more = t.chooseByKey(req, q.Policy, c.lookOf(t))
+		chosen, c.more = t.chooseByKey(req, q.Policy, c.lookOf(t), c.take)
 	}
 	if limited && len(chosen) > 0 {
 		// Two claims that count what is in flight, or was claimed, must not both succeed: each writes the same key.

@@ -79,8 +79,8 @@ type Item struct {
 // A Change is what a commit applies. No key stands twice in Puts and Deletes. To delete a key that does not exist is no error. A value may be
 // empty.
 //
-// A call on 1,000 jobs changes up to 11,010 keys, guards 3,010, and writes up to 24 MiB. One with 4,000 waits changes up to 25,000 keys and guards 15,000. Where limit keys
-// are kept in order, it changes up to 5,000 more. The keys that have a guard, a put or a delete overlap.
+// A call on 1,000 jobs changes up to 11,010 keys, guards 3,010, and writes up to 24 MiB. One with 4,000 waits changes up to 25,000 keys and guards 15,000. A claim that
+// finds jobs by their limit keys has up to 45,000 of both. The keys that have a guard, a put or a delete overlap.
 type Change struct {
 	Guards  []Item   // by Key and Version
 	Puts    []Item   // by Key and Value

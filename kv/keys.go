@@ -58,8 +58,12 @@ func positionIn(retry bool, priority int, at, id int64) []byte {
 	return positionOf(lineOf(l, priority), append(moment(time.UnixMicro(at)), number(id)...))
 }
 
-// hintsAtOnce is how many hints, and keys for which a time has come, a claim reads. If there are more, it does nothing but look at those, and begins again.
-const hintsAtOnce = 1_000
+// hintsAtOnce is how many hints, and keys for which a time has come, a claim reads. If there are more, it does nothing but look at those, and begins again, up to mostRounds
+// times. Then it takes jobs of the keys that it knows, or those who add hints all the time would keep it from taking any.
+const (
+	hintsAtOnce = 1_000
+	mostRounds  = 10
+)
 
 // A look is what the first trip of a claim reads of the keys of its queue.
 type look struct {
@@ -97,12 +101,13 @@ type keyClaim struct {
 	turn      int64    // the number of the claim, in a fair queue
 }
 
-// chooseByKey returns the jobs to claim, retries first. If there is more to look at than one commit can hold, it only looks at a part of that, and reports it.
-func (t *txn) chooseByKey(req contract.ClaimRequest, p contract.Policy, l look) (chosen []Item, more bool) {
+// chooseByKey returns the jobs to claim, retries first. If there is more to look at than one commit can hold, it only looks at a part of that, and reports it, unless it is
+// to take jobs all the same.
+func (t *txn) chooseByKey(req contract.ClaimRequest, p contract.Policy, l look, take bool) (chosen []Item, more bool) {
 	c := &keyClaim{txn: t, queue: req.Queue, policy: p, keys: bykey.NewKeys(p, t.now), known: map[string]stand{}, hinted: map[string]bool{}}
 	c.begin(l)
 	var taken []bykey.Waiting
-	if more = len(l.hinted) == hintsAtOnce || len(l.due) == hintsAtOnce; more {
+	if more = !take && (len(l.hinted) == hintsAtOnce || len(l.due) == hintsAtOnce); more {
 		c.addDue(l.due)
 		c.read(1)
 	} else {
@@ -355,6 +360,9 @@ func (c *keyClaim) readLines(lines []*reading, found [][]Item) {
 // readLine reads some of the entries of a line, and reports whether it has to read more.
 func (c *keyClaim) readLine(l *reading, found []Item) (more bool) {
 	for _, item := range found {
+		if l.left == 0 {
+			return false
+		}
 		w, ok := decodeWaits(item.Value)
 		if !ok {
 			c.fail(fmt.Errorf("%w: job %d waits without saying how long it is", errDamaged, lastNumber(item.Key)))
@@ -372,12 +380,12 @@ func (c *keyClaim) readLine(l *reading, found []Item) (more bool) {
 		return false
 	}
 	l.rest.From = append(bytes.Clone(found[len(found)-1].Key), 0)
-	l.rest.Limit = l.left
+	l.rest.Limit = max(l.left, chunk) // many that have expired may stand there
 	return true
 }
 
 // movedByClaim is how many keys a claim lets stand elsewhere which have no hints, and of which it takes no job. The others still stand where they do not belong, and claims pass them over.
-const movedByClaim = 2_000
+const movedByClaim = 1_000
 
 // write writes what becomes of the keys when the jobs are taken. Each key of which it takes a job and that limits its jobs has a value, so two claims that have counted the same slots conflict.
 func (c *keyClaim) write(taken []bykey.Waiting) {

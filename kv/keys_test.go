@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -619,4 +621,135 @@ func TestLimitForKeysCostsFewKeys(t *testing.T) {
 	assert.Equal(t, [3]int{400, 300, 200}, plainKeys, "keys that they change for 100 jobs of ten limit keys")
 	assert.Equal(t, [3]int64{2, 5, 2}, trips, "trips with MaxPerKey")
 	assert.Equal(t, [3]int{510, 530, 310}, keys, "keys with MaxPerKey")
+}
+
+// Hints that producers add all the time keep nobody from claiming.
+func TestClaimDoesNotWaitForAllHints(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	db := memkv.New()
+	s, _ := open(t, db.Connect())
+	setPolicy(t, s, "q", contract.Policy{MaxPerKey: 1})
+	enqueueMany(t, s, 13*contract.MaxItems, func(i int) contract.NewJob { return ofKey("q", fmt.Sprint(i)) })
+	hints := func() (n int) {
+		for _, item := range all(t, db) {
+			if item.Key[0] == 'H' {
+				n++
+			}
+		}
+		return n
+	}
+	require.Greater(t, hints(), 11*contract.MaxItems)
+	for claims := range 3 {
+		jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", 10))
+		require.NoError(t, err)
+		require.Len(t, jobs, 10)
+		assert.Len(t, keysOf(jobs), 10, "each of a key of its own")
+		if claims == 0 {
+			assert.Greater(t, hints(), contract.MaxItems, "the claim has not looked at all")
+		}
+	}
+	assert.Less(t, hints(), contract.MaxItems, "further claims have")
+}
+
+func keysOf(jobs []contract.Job) map[string]bool {
+	keys := map[string]bool{}
+	for _, j := range jobs {
+		keys[j.LimitKey()] = true
+	}
+	return keys
+}
+
+// Heartbeats and acks of the jobs in flight meet each change that looks at many of them. Then it looks at fewer.
+func TestMoveComesThroughBesideHeartbeats(t *testing.T) {
+	e := &odd{Engine: memkv.New().Connect()}
+	s, _ := open(t, e)
+	enqueueMany(t, s, 2*contract.MaxItems, func(i int) contract.NewJob { return ofKey("q", fmt.Sprint(i%10)) })
+	_, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+	require.NoError(t, err)
+	met := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		rows := 0
+		for _, g := range c.Guards {
+			if g.Key[0] == 'j' {
+				rows++
+			}
+		}
+		if rows > 100 {
+			met++
+			return kv.ErrConflict
+		}
+		return v.Commit(ctx, c)
+	}
+	setPolicy(t, s, "q", contract.Policy{MaxPerKey: 101})
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+	require.NoError(t, err)
+	assert.Len(t, jobs, 10, "one of each key, of which a hundred are in flight")
+	assert.Positive(t, met)
+}
+
+// A claim passes over expired jobs of a key in few trips.
+func TestExpiredJobsOfAKeyCostFewTrips(t *testing.T) {
+	e, made := counting(memkv.New())
+	s, clk := open(t, e)
+	setPolicy(t, s, "q", contract.Policy{MaxPerKey: 1})
+	enqueueMany(t, s, 2*contract.MaxItems, func(int) contract.NewJob {
+		j := ofKey("q", "a")
+		j.ExpiresAt = clk.Now().Add(time.Minute)
+		return j
+	})
+	enqueueMany(t, s, 1, func(int) contract.NewJob { return ofKey("q", "a") })
+	clk.Add(time.Hour)
+	before := made.reads.Load()
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", 1))
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	assert.LessOrEqual(t, made.reads.Load()-before, int64(20))
+}
+
+// Close waits for the rest of a SetPolicy that moves the jobs of a queue.
+func TestCloseWaitsForMoves(t *testing.T) {
+	e := &closing{odd: odd{Engine: memkv.New().Connect()}}
+	s, err := kv.Open(t.Context(), e, nil)
+	require.NoError(t, err)
+	enqueueMany(t, s, 10, func(int) contract.NewJob { return ofKey("q", "a") })
+	var closed sync.WaitGroup
+	commits := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		if commits++; commits == 2 { // the first one sets the policy
+			closed.Go(func() { assert.NoError(t, s.Close()) })
+			for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+				_, err := s.Count(ctx, contract.Filter{})
+				if errors.Is(err, contract.ErrClosed) {
+					break
+				}
+				if time.Now().After(end) {
+					t.Error("the store is not closed after a minute")
+					break
+				}
+			}
+			for range 1000 {
+				runtime.Gosched()
+			}
+			assert.False(t, e.ended.Load(), "the engine was closed before the commit")
+		}
+		return v.Commit(ctx, c)
+	}
+	_, err = s.SetPolicy(t.Context(), "q", contract.Policy{MaxPerKey: 1})
+	require.NoError(t, err)
+	closed.Wait()
+	assert.Equal(t, 2, commits, "commits: the test is about the second one")
+	assert.True(t, e.ended.Load())
+}
+
+// closing tells when it was closed.
+type closing struct {
+	odd
+	ended atomic.Bool
+}
+
+func (c *closing) Close() error {
+	c.ended.Store(true)
+	return c.Engine.Close()
 }

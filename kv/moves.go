@@ -17,7 +17,7 @@ type moves struct {
 	From []byte `json:",omitempty"` // of the next one, the keys up to this one are done
 }
 
-// movedAtOnce is how many keys one commit looks at.
+// movedAtOnce is how many keys one commit looks at, at most.
 const movedAtOnce = 1_000
 
 // A step is a range of keys, and what is done with a part of them.
@@ -53,37 +53,40 @@ func (t *txn) setMode(name string, m mode) {
 
 // moveAll goes on with a queue until all of its jobs are where they belong.
 func (s *Store) moveAll(ctx context.Context, name string) error {
-	leave, err := s.turns.take(ctx, "moves of "+name)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	for {
-		done, _, err := tries(ctx, s, queueOf(name), func(t *txn) bool { return t.moveSome(name) })
-		if err != nil || done {
+		if done, err := s.movePart(ctx, name); err != nil || done {
 			return err
 		}
 	}
 }
 
-// moveLeft goes on with queues whose movers are gone. Nobody needs to hear whether that succeeds: it is tried again.
+// moveLeft goes a part of the way of queues whose movers may be gone. Nobody needs to hear whether that succeeds: it is tried again.
 func (s *Store) moveLeft(ctx context.Context) {
 	for name, m := range *s.modes.Load() {
 		if m.has(moving) {
-			_ = s.moveAll(ctx, name)
+			_, _ = s.movePart(ctx, name)
 		}
 	}
 }
 
-// moveSome goes a part of the way, and reports whether that was the rest of it.
-func (t *txn) moveSome(name string) (done bool) {
+// movePart goes a part of the way, and reports whether that was the rest of it. Jobs whose heartbeats come often conflict with it, so each try looks at fewer.
+func (s *Store) movePart(ctx context.Context, name string) (done bool, err error) {
+	room := 2 * movedAtOnce
+	return inTurn(ctx, s, "moves of "+name, nil, queueOf(name), func(t *txn) bool {
+		room = max(room/2, 1)
+		return t.moveSome(name, room)
+	})
+}
+
+// moveSome looks at so many keys at most, and reports whether those were the rest.
+func (t *txn) moveSome(name string, room int) (done bool) {
 	q, _ := get[queue](t, named(queues, name))
 	if q.Moves == nil {
 		return true
 	}
 	steps := t.stepsOf(name, *q.Moves)
 	at := *q.Moves
-	for room := movedAtOnce; room > 0 && at.Step < len(steps) && t.look(); {
+	for room > 0 && at.Step < len(steps) && t.look() {
 		one := steps[at.Step]
 		if len(at.From) > 0 {
 			one.over.From = append(bytes.Clone(at.From), 0)

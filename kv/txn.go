@@ -193,7 +193,8 @@ func (t *txn) begin(first ask) {
 		return
 	}
 	t.s.lines.Store(uint64(t.meta.Lines))
-	t.s.modes.Store(&t.meta.Modes)
+	modes := t.meta.Modes // which the call may replace
+	t.s.modes.Store(&modes)
 }
 
 // note remembers what was read of a key.
