@@ -634,14 +634,7 @@ func TestClaimDoesNotWaitForAllHints(t *testing.T) {
 	s, _ := open(t, db.Connect())
 	setPolicy(t, s, "q", contract.Policy{MaxPerKey: 1})
 	enqueueMany(t, s, 13*contract.MaxItems, func(i int) contract.NewJob { return ofKey("q", fmt.Sprint(i)) })
-	hints := func() (n int) {
-		for _, item := range all(t, db) {
-			if item.Key[0] == 'H' {
-				n++
-			}
-		}
-		return n
-	}
+	hints := func() int { return keysIn(t, db, "H") }
 	require.Greater(t, hints(), 11*contract.MaxItems)
 	for claims := range 3 {
 		jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", 10))

@@ -59,6 +59,17 @@ func all(t *testing.T, db *memkv.DB) []kv.Item {
 	return found[0]
 }
 
+// keysIn returns how many keys stand in the tables.
+func keysIn(t *testing.T, db *memkv.DB, tables string) (n int) {
+	t.Helper()
+	for _, item := range all(t, db) {
+		if strings.IndexByte(tables, item.Key[0]) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // commit changes the map behind the store's back.
 func commit(t *testing.T, db *memkv.DB, c kv.Change) {
 	t.Helper()

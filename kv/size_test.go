@@ -133,14 +133,7 @@ func TestDeleteOfLongHistories(t *testing.T) {
 	deleted, err := s.Delete(t.Context(), every, jobs)
 	require.NoError(t, err)
 	assert.Len(t, deleted, jobs)
-	left := func() (n int) {
-		for _, item := range all(t, db) {
-			if item.Key[0] == 'h' || item.Key[0] == 'e' {
-				n++
-			}
-		}
-		return n
-	}
+	left := func() int { return keysIn(t, db, "he") }
 	require.NotZero(t, left(), "the call deletes all of the histories: the test is about nothing")
 	for range 10 {
 		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
@@ -366,14 +359,7 @@ func TestDeleteOfManyWaits(t *testing.T) {
 	deleted, err := s.Delete(t.Context(), b, waiting)
 	require.NoError(t, err)
 	assert.Len(t, deleted, waiting)
-	left := func() (n int) {
-		for _, item := range all(t, db) {
-			if item.Key[0] == 'y' || item.Key[0] == 'n' || item.Key[0] == 'e' {
-				n++
-			}
-		}
-		return n
-	}
+	left := func() int { return keysIn(t, db, "yne") }
 	require.NotZero(t, left(), "the call deletes all of the waits: the test is about nothing")
 	found, err := s.List(t.Context(), contract.Filter{WaitsFor: first.Jobs[0].ID}, contract.Page{Limit: 10})
 	require.NoError(t, err)
