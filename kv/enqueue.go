@@ -12,10 +12,15 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 	if req.RequestKey != "" {
 		first.keys = append(first.keys, named(requests, req.RequestKey))
 	}
+	windows := false
 	for _, n := range req.Jobs {
 		if n.UniqueKey != "" {
 			first.keys = append(first.keys, named(uniques, n.UniqueKey))
+			windows = windows || n.UniqueFor > 0
 		}
+	}
+	if windows {
+		first.keys = append(first.keys, key(freed))
 	}
 	for _, name := range groupsNamed(req) {
 		first.keys = append(first.keys, named(groups, name), named(gates, name))

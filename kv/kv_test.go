@@ -193,6 +193,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int{
 		"m": 1, "b": 1, "e": 1, // the store, the worker, and when that is forgotten
+		"f": 1, // that windows of unique keys were forgotten
 		"a": 6, // a sum of each width, and one overall
 	}, left)
 }

@@ -34,6 +34,7 @@ const (
 	expiries  table = 'x' // ExpiresAt, id: none. An index of waiting jobs that expire
 	leases    table = 'l' // end, id: the length of the lease, a number, and the queue. An index of jobs in flight
 	uniques   table = 'u' // unique key: its holder
+	freed     table = 'f' // the key of the table alone: none. Put when windows of unique keys are forgotten
 	requests  table = 'r' // request key: its answer
 	ends      table = 'e' // time, table, key: none. An index of the values that end, by when; for the attempts of a deleted job, the key is its id
 	queues    table = 'q' // name: whether the queue is paused, and its policy

@@ -215,3 +215,29 @@ func claimedAtOnce(t *testing.T, engine func(*memkv.DB) *odd) (total int) {
 	all.Wait()
 	return int(claimed.Load())
 }
+
+// A unique key is taken, its window ends, and it is forgotten, all while a slow call believes that it is free. The slow call must not hold the key from before that window.
+func TestUniqueKeyCameAndWentDuringACall(t *testing.T) {
+	p := newPair(t, func(kv.Change, kv.Item) bool { return false })
+	unique := contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`{}`), UniqueKey: "u", UniqueFor: time.Minute}}}
+	add := func(s *kv.Store) time.Time {
+		added, err := s.Enqueue(t.Context(), unique)
+		require.NoError(t, err)
+		require.False(t, added[0].Duplicate)
+		j, err := s.Get(t.Context(), added[0].ID)
+		require.NoError(t, err)
+		return j.EnqueuedAt
+	}
+	p.enqueue(p.one, contract.NewJob{Queue: "another", Kind: "k", Payload: []byte(`{}`)}) // so that the first job is not what the calls conflict about
+	var quick, slow time.Time
+	p.between(anyChange, func(s *kv.Store) { slow = add(s) }, func(s *kv.Store) {
+		p.clk.Add(time.Second)
+		quick = add(s)
+		require.Equal(t, 1, keysIn(t, p.db, "u"))
+		p.clk.Add(time.Minute)
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(t, err)
+		require.Zero(t, keysIn(t, p.db, "u"), "the key must be forgotten")
+	})
+	assert.False(t, slow.Before(quick.Add(time.Minute)), "enqueued at %v, within the window of the key that began at %v", slow, quick)
+}

@@ -49,10 +49,12 @@ func (t *txn) holder(unique string) (holder, bool) {
 	return h, true
 }
 
-// hold gives the job its unique key, which must be free.
+// hold gives the job its unique key, which must be free. To be absent is not enough for a key with a window: others may have taken it after the time of
+// this call, and forgotten it. So no window may have been forgotten since.
 func (t *txn) hold(j contract.Job) {
 	h := holder{ID: j.ID}
 	if j.UniqueFor > 0 {
+		t.guard(key(freed))
 		h.Until = j.EnqueuedAt.Add(j.UniqueFor)
 		t.putRaw(endOf(h.Until, uniques, j.UniqueKey), nil)
 	}
@@ -128,6 +130,9 @@ func (t *txn) forget(found []Item) {
 		// The key may have been taken again since then. Each kind of value says when it ends.
 		if value, ok := get[struct{ Until time.Time }](t, keys[i]); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
 			t.remove(keys[i])
+			if table(keys[i][0]) == uniques {
+				t.putBlind(key(freed), "")
+			}
 		}
 		t.remove(end.Key)
 	}

@@ -24,6 +24,7 @@ import (
 type pair struct {
 	t        *testing.T
 	db       *memkv.DB
+	clk      *clock.Mock
 	one, two *kv.Store
 	slow     *odd // the engine of the second
 	gone     *odd // the engine of the first
@@ -32,15 +33,14 @@ type pair struct {
 // newPair opens two stores. Of the guards of the second one, those are left out that lacks selects.
 func newPair(t *testing.T, lacks func(c kv.Change, g kv.Item) bool) *pair {
 	t.Helper()
-	p := &pair{t: t, db: memkv.New()}
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	p := &pair{t: t, db: memkv.New(), clk: clock.NewMock()}
+	p.clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	p.gone = &odd{Engine: p.db.Connect()}
 	p.slow = &odd{Engine: p.db.Connect(), commit: func(ctx context.Context, v kv.View, c kv.Change) error {
 		return v.Commit(ctx, without(c, func(g kv.Item) bool { return lacks(c, g) }))
 	}}
 	for _, e := range []*odd{p.gone, p.slow} {
-		s, err := kv.Open(t.Context(), e, &kv.Options{Clock: clk})
+		s, err := kv.Open(t.Context(), e, &kv.Options{Clock: p.clk})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, s.Close()) })
 		if p.one == nil {
