@@ -67,12 +67,16 @@ func (p *process) end(t *testing.T) {
 	require.NoError(t, p.Wait(), "a shop that is told to close ends well")
 }
 
-// order places an order, and returns what was answered.
+// order places an order, and returns what was answered. Like any client it repeats an order after a 503, as on a machine that is too busy.
 func (p *process) order(t *testing.T, document string) (status int, o order) {
 	t.Helper()
-	res, err := http.Post(p.url+"/orders", "application/json", strings.NewReader(document))
-	require.NoError(t, err)
-	return decoded(t, res)
+	for bound := time.Now().Add(time.Minute); ; {
+		res, err := http.Post(p.url+"/orders", "application/json", strings.NewReader(document))
+		require.NoError(t, err)
+		if status, o = decoded(t, res); status != http.StatusServiceUnavailable || time.Now().After(bound) {
+			return status, o
+		}
+	}
 }
 
 func (p *process) get(t *testing.T, id int64) (status int, o order) {

@@ -30,7 +30,7 @@ const (
 // claimed, how long its slowest call took and how long all of it.
 func share(path string, in io.Reader, out io.Writer) error {
 	ctx := context.Background()
-	s, err := Open(ctx, path, nil)
+	s, err := Open(ctx, path, &Options{BusyTimeout: time.Minute}) // eight processes migrate at once; how long calls take is looked at below
 	if err != nil {
 		return err
 	}
