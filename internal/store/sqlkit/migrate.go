@@ -171,60 +171,76 @@ type Migrator struct {
 	Before func(step, of int) // is called before each step is applied; may be nil
 }
 
-// Up applies the missing steps, each in its own transaction, and returns how many it applied. Any number of processes may call it at
-// the same time, and again after one was killed. If a step would break programs that still run, Up applies none, and the error is a
-// *BusyError.
-func (m Migrator) Up(ctx context.Context) (int, error) {
-	for applied := 0; ; applied++ {
-		more, err := m.step(ctx)
-		if err != nil || !more {
+// Up applies the missing steps and returns how many it applied. A new store gets all of them in one transaction, an older one gets each in its own, because
+// a step may take long. Any number of processes may call it at the same time, and again after one was killed. If a step would break programs that still run,
+// Up applies none, and the error is a *BusyError.
+func (m Migrator) Up(ctx context.Context) (applied int, err error) {
+	for {
+		some, err := m.some(ctx)
+		if err != nil || some == 0 {
 			return applied, err
 		}
+		applied += some
 		m.Busy = nil // a program that has begun to work since then must not stop the steps that are left
 	}
 }
 
-// step applies the next missing step, if any.
-func (m Migrator) step(ctx context.Context) (more bool, err error) {
+// some applies the next missing step, if any, or all steps of a new store, and returns how many these were.
+func (m Migrator) some(ctx context.Context) (applied int, err error) {
 	tx, err := m.Begin(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	version, err := Number(ctx, tx, m.Version)
 	if err != nil {
-		return false, fmt.Errorf("reading the schema's version: %w", err)
+		return 0, fmt.Errorf("reading the schema's version: %w", err)
 	}
 	if version >= len(m.Steps) {
 		found, err := SchemaOf(m.Steps, version, func() (int, error) { return Number(ctx, tx, m.Least) })
 		if err != nil {
-			return false, fmt.Errorf("reading the least compatible version: %w", err)
+			return 0, fmt.Errorf("reading the least compatible version: %w", err)
 		}
-		return false, Current(found)
+		return 0, Current(found)
 	}
 	if err := m.admit(ctx, tx, version); err != nil {
-		return false, err
+		return 0, err
 	}
 	if added, err := m.addLeast(ctx, tx); err != nil {
-		return false, fmt.Errorf("preparing the table of migrations: %w", err)
+		return 0, fmt.Errorf("preparing the table of migrations: %w", err)
 	} else if added {
 		// In a transaction of its own: this change locks out readers of the table, such as Ping, and the step may take long.
 		if err := tx.Commit(); err != nil {
-			return false, err
+			return 0, err
 		}
-		return m.step(ctx)
+		return m.some(ctx)
 	}
-	next := m.Steps[version]
+	next := m.Steps[version : version+1]
+	if version == 0 {
+		next = m.Steps
+	}
+	for _, step := range next {
+		if err := m.apply(ctx, tx, step); err != nil {
+			return 0, err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	return len(next), nil
+}
+
+func (m Migrator) apply(ctx context.Context, tx *sqlx.Tx, step Migration) error {
 	if m.Before != nil {
-		m.Before(next.Version, len(m.Steps))
+		m.Before(step.Version, len(m.Steps))
 	}
-	if _, err := tx.ExecContext(ctx, next.SQL); err != nil {
-		return false, fmt.Errorf("migration %d (%s): %w", next.Version, next.Name, err)
+	if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
+		return fmt.Errorf("migration %d (%s): %w", step.Version, step.Name, err)
 	}
-	if _, err := tx.ExecContext(ctx, m.Record, next.Version, next.Name, next.Least); err != nil {
-		return false, fmt.Errorf("recording migration %d: %w", next.Version, err)
+	if _, err := tx.ExecContext(ctx, m.Record, step.Version, step.Name, step.Least); err != nil {
+		return fmt.Errorf("recording migration %d: %w", step.Version, err)
 	}
-	return true, tx.Commit()
+	return nil
 }
 
 // admit returns a BusyError if some missing step, not only the next, breaks programs that still run: otherwise the steps before it

@@ -67,7 +67,7 @@ func TestStepsSayWhichProgramsTheyBreak(t *testing.T) {
 	}
 }
 
-// A store that is two steps behind is told about both, and one that is not about none.
+// A new store is made as a whole or not at all. A store that is two steps behind gets one after the other. It is told about each, and one that is not behind about none.
 func TestUpTellsOfEachStepBeforeItIsTaken(t *testing.T) {
 	db, err := sqlx.Open("sqlite", "file:"+t.TempDir()+"/steps.db")
 	require.NoError(t, err)
@@ -89,8 +89,25 @@ func TestUpTellsOfEachStepBeforeItIsTaken(t *testing.T) {
 	}
 	applied, err := migrator.Up(t.Context())
 	require.ErrorContains(t, err, "migration 3 (c)")
-	assert.Equal(t, 2, applied)
+	assert.Zero(t, applied)
 	assert.Equal(t, []string{"1 of 3", "2 of 3", "3 of 3"}, told, "also of the one that then failed")
+	tables := func() (names []string) {
+		require.NoError(t, db.Select(&names, `SELECT name FROM sqlite_master WHERE name IN ('a', 'b', 'c') ORDER BY name`))
+		return names
+	}
+	assert.Empty(t, tables(), "a new store gets all steps or none")
+
+	steps := migrator.Steps
+	migrator.Steps = steps[:1]
+	applied, err = migrator.Up(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, applied)
+	told, migrator.Steps = nil, steps
+	applied, err = migrator.Up(t.Context())
+	require.ErrorContains(t, err, "migration 3 (c)")
+	assert.Equal(t, 1, applied)
+	assert.Equal(t, []string{"2 of 3", "3 of 3"}, told)
+	assert.Equal(t, []string{"a", "b"}, tables(), "an older store keeps the steps before the one that failed")
 
 	told, migrator.Steps = nil, migrator.Steps[:2]
 	applied, err = migrator.Up(t.Context())
