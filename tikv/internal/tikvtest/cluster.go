@@ -28,6 +28,8 @@ type Cluster struct {
 	mock *testutils.MockCluster
 	pd   pd.Client
 
+	resolving sync.Mutex // taken before mu
+
 	mu      sync.Mutex          // guards what follows
 	regions int                 // how often one was divided
 	locked  map[uint64][][]byte // by the timestamps of transactions: the keys that they have locked
@@ -99,8 +101,7 @@ func (c *client) SendRequest(ctx context.Context, address string, request *tikvr
 	return c.wire(request, send)
 }
 
-// note remembers the keys that transactions lock. It takes away the locks of one that has ended by these keys: the store would look through all of its
-// region, and hold up everybody meanwhile. A real one has its locks apart, and finds them soon.
+// note remembers the keys that transactions lock, and takes away the locks of one that has ended by these keys.
 func (c *Cluster) note(request *tikvrpc.Request) *tikvrpc.Response {
 	switch request.Type {
 	case tikvrpc.CmdPrewrite:
@@ -111,24 +112,39 @@ func (c *Cluster) note(request *tikvrpc.Request) *tikvrpc.Response {
 			c.locked[of] = append(c.locked[of], m.Key)
 		}
 	case tikvrpc.CmdResolveLock:
-		r := request.ResolveLock()
-		c.mu.Lock()
-		keys := c.locked[r.GetStartVersion()]
-		c.mu.Unlock()
-		if len(keys) == 0 || len(r.GetTxnInfos()) > 0 {
-			return nil
-		}
-		var err error
-		if r.GetCommitVersion() > 0 {
-			err = c.rpc.MvccStore.Commit(keys, r.GetStartVersion(), r.GetCommitVersion())
-		} else {
-			err = c.rpc.MvccStore.Rollback(keys, r.GetStartVersion())
-		}
-		if err == nil {
+		if r := request.ResolveLock(); len(r.GetTxnInfos()) == 0 && c.resolve(r) {
 			return &tikvrpc.Response{Resp: &kvrpcpb.ResolveLockResponse{}}
 		}
 	}
 	return nil
+}
+
+// resolve takes away the locks of a transaction that has ended, and reports false if that is left to the store. The store would look through all of its
+// region for each of them, and hold up everybody meanwhile. A real one has its locks apart, and finds them soon.
+func (c *Cluster) resolve(r *kvrpcpb.ResolveLockRequest) bool {
+	c.resolving.Lock()
+	defer c.resolving.Unlock()
+	c.mu.Lock()
+	keys, known := c.locked[r.GetStartVersion()]
+	c.mu.Unlock()
+	if !known {
+		return false
+	}
+	var err error
+	switch {
+	case len(keys) == 0: // for another lock
+	case r.GetCommitVersion() > 0:
+		err = c.rpc.MvccStore.Commit(keys, r.GetStartVersion(), r.GetCommitVersion())
+	default:
+		err = c.rpc.MvccStore.Rollback(keys, r.GetStartVersion())
+	}
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.locked[r.GetStartVersion()] = c.locked[r.GetStartVersion()][len(keys):] // others may have been locked since
+	return true
 }
 
 var errClosed = fmt.Errorf("the client is closed")
