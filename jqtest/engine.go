@@ -25,7 +25,7 @@ type EngineAdapter = enginetest.Adapter
 //
 // Its fields:
 //
-//	// Open opens an engine on the keys. It is called again when the engine before was closed, and of a kv.Watcher also while others are open.
+//	// Open opens an engine on the keys. It is called again when the engine before was closed, and of a kv.Watcher or kv.Sharer also while others are open.
 //	Open func(ctx context.Context) (kv.Engine, error)
 //
 //	// Remove takes the keys away when all engines are closed; it may be nil.

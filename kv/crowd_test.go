@@ -272,3 +272,28 @@ func TestChangeOfAJobIsNoMeeting(t *testing.T) {
 	assert.EqualValues(t, 1, c.conflicts.Load())
 	assert.Equal(t, ids[6:11], c.claim(0, 5))
 }
+
+// A sharer tells of no commits, and several processes may use it all the same.
+type sharer struct{ *odd }
+
+func (sharer) Shared() {}
+
+// A new store expects others on an engine that several processes may use, and no others on any other engine.
+func TestNewStoreExpectsOthersOnASharedEngine(t *testing.T) {
+	for _, k := range []struct {
+		engine func(*odd) kv.Engine
+		want   string
+	}{
+		{func(o *odd) kv.Engine { return o }, `"Shards":1,`},
+		{func(o *odd) kv.Engine { return &shared{o} }, `"Shards":16,`},
+		{func(o *odd) kv.Engine { return sharer{o} }, `"Shards":16,`},
+	} {
+		db := memkv.New()
+		s, err := kv.Open(t.Context(), k.engine(&odd{Engine: db.Connect()}), nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		found := all(t, db)
+		require.Len(t, found, 1)
+		assert.Contains(t, string(found[0].Value), k.want)
+	}
+}

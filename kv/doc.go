@@ -22,7 +22,7 @@
 //
 // # Several processes
 //
-// If the engine is a [Watcher], several processes may use it, and the jobs of a queue stand in 16 shards. Claims of several processes on one queue would all
+// If the engine is a [Watcher] or a [Sharer], several processes may use it, and the jobs of a queue stand in 16 shards. Claims of several processes on one queue would all
 // take its first jobs, and conflict. So for a second after claims have met, each store takes jobs of a shard of its own first, and of others if that has too
 // few: among jobs of the same priority, later ones may come earlier, by some seconds. A higher priority still comes first, and no job is left out.
 //

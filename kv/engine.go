@@ -8,7 +8,7 @@ import (
 // An Engine is an ordered map of byte strings with snapshots and guarded commits. Keys are ordered byte by byte. Any goroutine
 // may call any method at any time.
 //
-// An engine can have more abilities: [Watcher], and contract.Examiner, whose findings jobq doctor shows.
+// An engine can have more abilities: [Watcher], [Sharer], and contract.Examiner, whose findings jobq doctor shows.
 //
 // An engine belongs to one store, or to several that share their jobs, in one process or in many. Keep the keys of an engine on a
 // shared server under a prefix of its own: a store uses keys of its own choice, of at most 600 bytes.
@@ -117,4 +117,17 @@ type Watcher interface {
 	// Watch returns when the context ends, or when it may have missed a commit, with an error. Then the store calls Watch again, and once that has
 	// begun, it tells all its listeners to look.
 	Watch(ctx context.Context, heard func(key []byte), prefixes ...[]byte) error
+}
+
+// A Sharer is an engine that several processes may use at the same time, though it does not tell of commits. A [Watcher] needs not be one too.
+type Sharer interface {
+	// Shared does nothing. An engine that has it is one.
+	Shared()
+}
+
+// shared reports whether several processes may use the engine at the same time.
+func shared(e Engine) bool {
+	_, watches := e.(Watcher)
+	_, shares := e.(Sharer)
+	return watches || shares
 }

@@ -159,7 +159,7 @@ func (s *Store) prepare(ctx context.Context, exists bool) error {
 			refused = errMissing
 		case t.meta.Layout == 0:
 			s.shards = 1
-			if _, shared := s.engine.(Watcher); shared {
+			if shared(s.engine) {
 				s.shards = sharedShards
 			}
 			t.put(key(metas), meta{Layout: layout, Shards: s.shards})

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented are all packages whose pages people read: those of this module, and of the modules for pgx and etcd.
-var documented = append(slices.Clone(public), "jqpgx", "etcd")
+// documented are all packages whose pages people read: those of this module, and of the modules for pgx, etcd and TiKV.
+var documented = append(slices.Clone(public), "jqpgx", "etcd", "tikv")
 
 // page is what pkg.go.dev shows of a package.
 func page(t *testing.T, folder string) *doc.Package {

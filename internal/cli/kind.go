@@ -40,6 +40,7 @@ type Options struct {
 var elsewhere = map[string]string{
 	"etcd":  "github.com/seed-ed332417/jq/etcd/cmd/jobq",
 	"etcds": "github.com/seed-ed332417/jq/etcd/cmd/jobq",
+	"tikv":  "github.com/seed-ed332417/jq/tikv/cmd/jobq",
 }
 
 // kinds are those that a main has added.

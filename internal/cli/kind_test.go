@@ -131,12 +131,12 @@ func TestAddedKindGetsTheFlags(t *testing.T) {
 
 // A program without the kind names the program that has it.
 func TestKindOfAnotherProgram(t *testing.T) {
-	for scheme := range elsewhere {
+	for scheme, program := range elsewhere {
 		code, stdout, stderr := runWith(t, nil, "stats", "--store", scheme+"://me:SECRET@a:1/jobs")
 		assert.Equal(t, exitUsage, code)
 		assert.Empty(t, stdout)
 		assert.Equal(t, "jobq stats: --store: this program opens no "+scheme+": URLs, but another one does: "+
-			"go install github.com/seed-ed332417/jq/etcd/cmd/jobq@latest; see jobq stats --help\n", stderr)
+			"go install "+program+"@latest; see jobq stats --help\n", stderr)
 
 		own := Kind{Name: "own", Schemes: []string{scheme}, Form: "own:", Check: func(string) error { return nil }, Open: clay(new([]opened)).Open}
 		code, stdout, stderr = runWith(t, []Kind{own}, "enqueue", "mail", "--store", scheme+"://a/jobs")

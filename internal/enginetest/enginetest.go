@@ -21,7 +21,7 @@ type Adapter struct {
 
 // A Place is where one engine keeps its keys.
 type Place struct {
-	// Open opens an engine on the keys. It is called again when the engine before was closed, and of a kv.Watcher also while others are open.
+	// Open opens an engine on the keys. It is called again when the engine before was closed, and of a kv.Watcher or kv.Sharer also while others are open.
 	Open func(ctx context.Context) (kv.Engine, error)
 
 	// Remove takes the keys away when all engines are closed; it may be nil.
@@ -122,7 +122,8 @@ func (c *c) open() kv.Engine {
 
 // another returns a second engine on the same keys, or the first one if only one may be open.
 func (c *c) another(first kv.Engine) kv.Engine {
-	if _, shared := first.(kv.Watcher); shared {
+	_, watches := first.(kv.Watcher)
+	if _, shares := first.(kv.Sharer); watches || shares {
 		return c.open()
 	}
 	return first

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,20 +58,22 @@ func repository(t *testing.T, folder string) {
 	commit(t, folder)
 	call(t, folder, nil, "git", "tag", version)
 	for _, nested := range Tagged {
-		if nested == installed {
+		if slices.Contains(installed, nested) {
 			continue
 		}
 		call(t, folder, nil, "git", "tag", nested+"/"+version)
 	}
 	// Go installs no command of a module with a replace directive, so the tag of such a module is on a commit of its own.
-	call(t, filepath.Join(folder, installed), nil, "go", "mod", "edit", "-dropreplace="+module)
-	commit(t, folder)
-	call(t, folder, nil, "git", "tag", installed+"/"+version)
-	call(t, folder, nil, "git", "reset", "--quiet", "--hard", version)
+	for _, nested := range installed {
+		call(t, filepath.Join(folder, nested), nil, "go", "mod", "edit", "-dropreplace="+module)
+		commit(t, folder)
+		call(t, folder, nil, "git", "tag", nested+"/"+version)
+		call(t, folder, nil, "git", "reset", "--quiet", "--hard", version)
+	}
 }
 
-// installed is the tagged module that has a command.
-const installed = "etcd"
+// installed are the tagged modules that have a command.
+var installed = []string{"etcd", "tikv"}
 
 func commit(t *testing.T, folder string) {
 	t.Helper()

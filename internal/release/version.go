@@ -11,7 +11,7 @@ import (
 )
 
 // Tagged are the folders with modules that other programs import, beside the root. A release tags each as FOLDER/VERSION.
-var Tagged = []string{"etcd", "jqpgx"}
+var Tagged = []string{"etcd", "jqpgx", "tikv"}
 
 // semantic is what Go takes for a version of a module whose path ends without one, such as /v2.
 var semantic = regexp.MustCompile(`^v[01]\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

@@ -29,6 +29,7 @@ func TestVersion(t *testing.T) {
 	}
 	write("jqpgx/go.mod", "module github.com/seed-ed332417/jq/jqpgx\n\nrequire (\n\tgithub.com/seed-ed332417/jq v1.2.3\n)\n")
 	write("etcd/go.mod", "module github.com/seed-ed332417/jq/etcd\n\nrequire (\n\tgithub.com/seed-ed332417/jq v1.2.3\n)\n")
+	write("tikv/go.mod", "module github.com/seed-ed332417/jq/tikv\n\nrequire (\n\tgithub.com/seed-ed332417/jq v1.2.3\n)\n")
 	commit(t, folder)
 	revision := strings.TrimSpace(call(t, folder, nil, "git", "rev-parse", "HEAD"))
 

@@ -23,6 +23,7 @@ const (
 	sqlite   = "internal/store/adapters/sqlite"
 	postgres = "internal/store/adapters/postgres"
 	etcd     = "etcd"
+	tikv     = "tikv"
 )
 
 // seedVariable passes the seed to the tests.
@@ -53,6 +54,7 @@ var layers = []layer{
 	{"members of etcd stopped", etcd, "^Test(LeaderIsStopped|StoppedLeader)", "stops", 40, false, "JQ_ETCD_TIMES=10", ""},
 	{"programs cut off from members of etcd", etcd, "^Test(ProgramsAreCutOff|LostCommits)$", "cuts", 60, false, "JQ_ETCD_TIMES=10", ""},
 	{"the suite on etcd", etcd, "^Test(Conformance|HistoriesOnSeveralStores)", runs, 1, false, "", ""},
+	{"the suite on TiKV", tikv, "^Test(Conformance|HistoriesOnSeveralStores)", runs, 1, false, "", ""},
 	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m", ""},
 	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m", ""},
