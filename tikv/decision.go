@@ -10,6 +10,7 @@ import (
 
 	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	tikverr "github.com/tikv/client-go/v2/error"
+	"github.com/tikv/client-go/v2/oracle"
 	"github.com/tikv/client-go/v2/tikvrpc"
 	"github.com/tikv/client-go/v2/tikvrpc/interceptor"
 
@@ -31,6 +32,7 @@ type decision struct {
 	refused error  // by the guards; the request was not sent
 	sent    bool
 	lost    bool // a request was not answered
+	open    bool // the last answer leaves open whether the request takes effect
 
 	rejected atomic.Bool // TiKV has refused to lock a key, not only because somebody else has locked it
 }
@@ -61,7 +63,7 @@ func (d *decision) Wrap(next interceptor.RPCInterceptorFunc) interceptor.RPCInte
 // decide sends the request that decides, if the guards fit.
 func (d *decision) decide(next interceptor.RPCInterceptorFunc, target string, request *tikvrpc.Request) (*tikvrpc.Response, error) {
 	if at := request.Commit().GetCommitVersion(); at != d.at {
-		if d.refused = d.engine.fits(d.ctx, at, d.guards); d.refused != nil {
+		if d.refused = d.check(at, request.Commit().GetStartVersion()); d.refused != nil {
 			// To the client, an error of the request would mean that it does not know whether it was sent. This answer makes it take the locks away.
 			said := &kvrpcpb.KeyError{Abort: "a guarded key has changed, or could not be read"}
 			return &tikvrpc.Response{Resp: &kvrpcpb.CommitResponse{Error: said}}, nil
@@ -71,7 +73,23 @@ func (d *decision) decide(next interceptor.RPCInterceptorFunc, target string, re
 	d.sent = true
 	answer, err := next(target, request)
 	d.lost = d.lost || err != nil
+	d.open = err == nil && leavesOpen(answer)
 	return answer, err
+}
+
+// check returns why the transaction that began at one timestamp must not commit at another one. Both are of PD, so it does not matter if this process was stopped in between.
+func (d *decision) check(at, began uint64) error {
+	if age := oracle.ExtractPhysical(at) - oracle.ExtractPhysical(began); age > d.engine.oldest.Milliseconds() {
+		return errOld
+	}
+	return d.engine.fits(d.ctx, at, d.guards)
+}
+
+// leavesOpen reports whether an answer does not say what becomes of the request. A region that is gone, or a store that ends, may have passed it on before it
+// refuses it. An abort is what TiKV says of whatever it has no other words for.
+func leavesOpen(answer *tikvrpc.Response) bool {
+	said, is := answer.Resp.(*kvrpcpb.CommitResponse)
+	return !is || said.GetRegionError() != nil || said.GetError().GetAbort() != ""
 }
 
 // look notes an answer to the request to lock keys.
@@ -87,13 +105,15 @@ func (d *decision) of(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case d.lost || tikverr.IsErrorUndetermined(err): // it is in doubt
+	case d.lost, d.open, tikverr.IsErrorUndetermined(err): // it is in doubt
 		return cmp.Or(d.ctx.Err(), fmt.Errorf("tikv: %w", err))
 	case errors.Is(d.refused, kv.ErrConflict):
 		return d.refused
 	case d.refused != nil:
 		return nothing(d.refused)
-	case d.sent, d.rejected.Load(), tikverr.IsErrWriteConflict(err): // a key was changed, or somebody has taken the locks away
+	case d.ctx.Err() != nil:
+		return nothing(d.ctx.Err())
+	case d.sent, d.rejected.Load(), isWriteConflict(err): // a key was changed, or somebody has taken the locks away
 		return fmt.Errorf("%w: tikv: %w", kv.ErrConflict, err)
 	default:
 		return nothing(ofClient(d.ctx, err))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	tikverr "github.com/tikv/client-go/v2/error"
@@ -25,6 +26,7 @@ import (
 type Engine struct {
 	client *txnkv.Client
 	prefix string
+	oldest time.Duration // of a view
 
 	mu    sync.Mutex // guards what follows
 	first uint64     // the timestamp before the first ticket; zero if it is not known yet
@@ -69,20 +71,28 @@ func (e *Engine) Tickets(ctx context.Context, n int) ([]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		asked := make([]oracle.Future, n)
-		for i := range asked {
-			asked[i] = e.client.GetOracle().GetTimestampAsync(ctx, &oracle.Option{TxnScope: oracle.GlobalTxnScope})
-		}
-		list := make([]int64, n)
-		for i, future := range asked {
-			at, err := future.Wait()
-			for err != nil || oracle.ExtractLogical(at) >= mostOrdinals { // the leader of PD may have changed, or its clock must go on first
-				if at, err = e.later(ctx); err != nil {
-					return nil, err
-				}
+		list := make([]int64, 0, n)
+		for {
+			asked := make([]oracle.Future, n-len(list))
+			for i := range asked {
+				asked[i] = e.client.GetOracle().GetTimestampAsync(ctx, &oracle.Option{TxnScope: oracle.GlobalTxnScope})
 			}
-			if list[i] = ticketOf(at) - oracle.ExtractPhysical(began)<<ordinalBits; list[i] <= 0 {
-				return nil, errBehind
+			for _, future := range asked {
+				at, err := future.Wait()
+				if err != nil || oracle.ExtractLogical(at) >= mostOrdinals { // the leader of PD may have changed, or its clock must go on first
+					continue
+				}
+				ticket := ticketOf(at) - oracle.ExtractPhysical(began)<<ordinalBits
+				if ticket <= 0 {
+					return nil, errBehind
+				}
+				list = append(list, ticket)
+			}
+			if len(list) == n {
+				break
+			}
+			if err := e.pause(ctx); err != nil {
+				return nil, err
 			}
 		}
 		slices.Sort(list)
@@ -106,13 +116,14 @@ var errBehind = errors.New("the clock of PD is behind the time at which the stor
 // clockPause is less than the clock of PD takes to go on.
 const clockPause = 10 * time.Millisecond
 
-// later returns a timestamp after a pause.
-func (e *Engine) later(ctx context.Context) (uint64, error) {
+// pause waits until the clock of PD has gone on, and fails if PD does not answer.
+func (e *Engine) pause(ctx context.Context) error {
 	select {
 	case <-time.After(clockPause):
-		return e.client.GetTimestamp(ctx)
+		_, err := e.client.GetTimestamp(ctx)
+		return err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -145,7 +156,7 @@ func (e *Engine) began(ctx context.Context) (uint64, error) {
 		if err := t.Set(key, binary.BigEndian.AppendUint64(nil, t.StartTS())); err != nil {
 			return 0, err
 		}
-		if err := t.Commit(ctx); err != nil && !tikverr.IsErrWriteConflict(err) {
+		if err := t.Commit(ctx); err != nil && !isWriteConflict(err) {
 			return 0, err // if it is in doubt, the next call finds out
 		}
 	}
@@ -156,11 +167,19 @@ func (e *Engine) View(ctx context.Context) (kv.View, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	at, err := soon(ctx, func() (uint64, error) { return e.client.GetTimestamp(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	return &view{engine: e, at: at, known: map[string]uint64{}}, nil
+	return soon(ctx, func() (kv.View, error) {
+		began := time.Now()
+		at, err := e.client.GetTimestamp(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// The locks of a transaction last from its timestamp on, and the client adds to that how long ago it began. So it begins now.
+		t, err := e.client.Begin(tikv.WithStartTS(at))
+		if err != nil {
+			return nil, err
+		}
+		return &view{engine: e, began: began, at: at, transaction: t, known: map[string]uint64{}}, nil
+	})
 }
 
 // soon runs a request, and returns when the context ends, because the client does not always look at it. The request may go on for some seconds then.
@@ -201,16 +220,26 @@ func ofClient(ctx context.Context, err error) error {
 
 // A view is the map at a timestamp.
 type view struct {
-	engine *Engine
-	at     uint64
-	known  map[string]uint64 // versions of the keys that were read
+	engine      *Engine
+	began       time.Time
+	at          uint64
+	transaction *transaction.KVTxn // has that timestamp
+	known       map[string]uint64  // versions of the keys that were read
 }
+
+// oldest is how old a view may be. What was deleted after an older one may be collected, and would look as if it had not changed.
+const oldest = 5 * time.Minute
+
+var errOld = fmt.Errorf("%w: the view is too old", kv.ErrConflict)
 
 // Read is part of kv.View.
 func (v *view) Read(ctx context.Context, ask ...kv.Range) ([][]kv.Item, error) {
 	answers, err := soon(ctx, func() ([][]kv.Item, error) { return v.engine.read(ctx, v.at, ask) })
 	if err != nil {
 		return nil, err
+	}
+	if time.Since(v.began) > v.engine.oldest {
+		return nil, errOld
 	}
 	for i, r := range ask {
 		if r.To == nil {
@@ -287,6 +316,10 @@ const inScan = 256
 
 func (e *Engine) scan(ctx context.Context, at uint64, r kv.Range) (list []kv.Item, err error) {
 	snapshot := e.client.GetSnapshot(at)
+	var ended uint32 // a scan takes no context
+	stop := context.AfterFunc(ctx, func() { atomic.StoreUint32(&ended, 1) })
+	defer stop()
+	snapshot.SetVars(tikvkv.NewVariables(&ended))
 	snapshot.SetScanBatchSize(inScan)
 	if r.Limit > 0 {
 		snapshot.SetScanBatchSize(min(max(r.Limit, 2), inScan)) // the client takes one for unlimited
@@ -359,10 +392,7 @@ func (v *view) Commit(ctx context.Context, c kv.Change) error {
 	if err != nil {
 		return err
 	}
-	t, err := v.engine.client.Begin(tikv.WithStartTS(v.at))
-	if err != nil {
-		return nothing(ofClient(ctx, err))
-	}
+	t := v.transaction
 	if err := v.fill(t, c, added); err != nil {
 		return nothing(ofClient(ctx, err))
 	}
@@ -432,6 +462,12 @@ func (v *view) fill(t *transaction.KVTxn, c kv.Change, added map[string]bool) er
 		}
 	}
 	return nil
+}
+
+// isWriteConflict reports whether a key that the transaction writes was changed. Transactions of one process may meet before they ask the cluster.
+func isWriteConflict(err error) bool {
+	var here *tikverr.ErrWriteConflictInLatch
+	return tikverr.IsErrWriteConflict(err) || errors.As(err, &here)
 }
 
 func nothing(err error) error { return fmt.Errorf("%w: %w", kv.ErrNothing, err) }

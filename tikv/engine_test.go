@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/pingcap/kvproto/pkg/errorpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/tikv/client-go/v2/tikvrpc"
@@ -192,6 +194,46 @@ func TestLostDecisionsAreInDoubt(t *testing.T) {
 			require.NoError(t, v.Commit(late, put("w", "2")), "the locks are gone")
 		})
 	}
+}
+
+// A region that is gone answers that it is stale, also if it has passed the request on before. If nobody answers the next ones, the commit is in doubt, and also if the context has ended.
+func TestDecisionAtARegionThatIsGoneIsInDoubt(t *testing.T) {
+	p := cluster(t)
+	var stale atomic.Bool
+	mine := p.with(func(r *tikvrpc.Request, send tikvtest.Request) (*tikvrpc.Response, error) {
+		if r.Type != tikvrpc.CmdCommit {
+			return send()
+		}
+		if stale.Swap(true) {
+			return tikvrpc.GenRegionErrorResp(r, &errorpb.Error{ServerIsBusy: &errorpb.ServerIsBusy{}})
+		}
+		_, _ = send()
+		return tikvrpc.GenRegionErrorResp(r, &errorpb.Error{StaleCommand: &errorpb.StaleCommand{}})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := view(t, engineAt(t, mine)).Commit(ctx, put("a", "1"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, kv.ErrConflict)
+	require.NotErrorIs(t, err, kv.ErrNothing)
+	assert.NotZero(t, get(t, engineAt(t, p), "a").Version, "it was applied")
+}
+
+// A view that is too old has ended: what is deleted after it, and then collected, would look as if nothing had changed.
+func TestViewThatIsTooOldHasEnded(t *testing.T) {
+	e := engineAt(t, cluster(t))
+	commit(t, e, put("k", "1"))
+	old := view(t, e)
+	read, err := old.Read(t.Context(), kv.Range{From: []byte("k")})
+	require.NoError(t, err)
+	tikv.SetOldest(e, time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, err := old.Read(t.Context(), kv.Range{From: []byte("k")})
+		return errors.Is(err, kv.ErrConflict)
+	}, lockPatience, time.Millisecond, "a read of an old view")
+	require.ErrorIs(t, old.Commit(t.Context(), put("k", "2", read[0][0])), kv.ErrConflict)
+	tikv.SetOldest(e, time.Hour)
+	assert.Equal(t, "1", string(get(t, e, "k").Value))
 }
 
 // If the keys cannot be locked, nothing was applied.

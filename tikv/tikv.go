@@ -15,7 +15,7 @@
 // # Old values
 //
 // TiKV keeps every earlier value of a key until somebody collects it. TiDB does that. Without it, a program must call the method GC of the client
-// from time to time, with a timestamp some minutes ago.
+// from time to time, with a timestamp of ten minutes ago or earlier. PD has what that needs from version 9 on.
 package tikv
 
 import (
@@ -99,5 +99,5 @@ func New(client *txnkv.Client, prefix string) (*Engine, error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, fmt.Errorf("jq: a store on TiKV: %w", err)
 	}
-	return &Engine{client: client, prefix: prefix}, nil
+	return &Engine{client: client, prefix: prefix, oldest: oldest}, nil
 }
