@@ -21,8 +21,12 @@ import (
 	"github.com/seed-ed332417/jq/kv"
 )
 
-// TestMain fails where a test has left a goroutine behind.
+// TestMain builds the server first, since the time of tests is bounded. It fails where a test has left a goroutine behind.
 func TestMain(m *testing.M) {
+	if err := etcdtest.Build(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := errors.Join(shared.stop(), goleak.Find()); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

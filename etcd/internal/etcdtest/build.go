@@ -17,6 +17,12 @@ const (
 	utl    = "go.etcd.io/etcd/etcdutl/v3"
 )
 
+// Build builds the server if need be. Call it before tests whose time is bounded: on a slow machine it takes minutes.
+func Build(ctx context.Context) error {
+	_, err := program(ctx, server)
+	return err
+}
+
 // program returns the path of a program. It builds it if no test on this machine has done so before, which takes half a minute for the server.
 func program(ctx context.Context, of string) (string, error) {
 	here, err := goCommand(ctx, "list", "-f", "{{.Dir}}", "github.com/seed-ed332417/jq/etcd/internal/etcdtest")

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -118,12 +119,21 @@ func (c *Cluster) connect(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(config)
 }
 
-// free returns a URL with a port that nobody uses now. It is below those that systems give to clients, so that it stays free while a member is dead.
+// Ports are below those that systems give to clients, so that they stay free while a member is dead. Each process begins at another one and hands out none twice,
+// so that tests that start clusters at once do not meet on a port.
+const firstPort, ports = 20_000, 12_000
+
+var (
+	begin  = rand.Int64N(ports)
+	handed atomic.Int64
+)
+
+// free returns a URL with a port that nobody uses now.
 func free(ctx context.Context) (string, error) {
-	const first, last, tries = 20_000, 32_000, 100
+	const tries = 100
 	var err error
 	for range tries {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first)))
+		address := net.JoinHostPort("127.0.0.1", strconv.FormatInt(firstPort+(begin+handed.Add(1))%ports, 10))
 		var l net.Listener
 		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err == nil {
 			return "http://" + address, l.Close()
