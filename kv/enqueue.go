@@ -68,7 +68,7 @@ func (t *txn) enqueue(n contract.NewJob, item func(i int) int64) contract.Enqueu
 		}
 		return duplicate
 	}
-	j := &job{Record: contract.Record{Job: n.Row(contract.Floor(t.meta.Epoch)+t.ticket(), t.now)}}
+	j := &job{Record: contract.Record{Job: n.Row(t.id(), t.now)}}
 	if len(n.After) > 0 {
 		t.await(j, n.KeptWaits(item))
 	}

@@ -2,6 +2,8 @@ package kv
 
 import (
 	"context"
+	"fmt"
+	"math"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -10,8 +12,11 @@ import (
 // are those with a token from before the epoch, whenever somebody reads their rows.
 func (s *Store) Fence(ctx context.Context, req contract.FenceRequest) (int64, error) {
 	return call(ctx, s, req.Check(), ask{tickets: 1}, func(t *txn) int64 {
-		last := contract.Floor(t.meta.Epoch) + t.ticket()
-		epoch, err := req.Raised(t.meta.Epoch, last)
+		ticket := t.ticket()
+		epoch, err := req.Raised(t.meta.Epoch, contract.Floor(t.meta.Epoch)+ticket)
+		if err == nil && ticket > (math.MaxInt64-contract.Floor(epoch))/2 { // tickets go on from where they are
+			err = &contract.InvalidError{Item: -1, Field: "epoch", Rule: fmt.Sprintf("is too high for a store whose engine has given the ticket %d: ids would end soon", ticket)}
+		}
 		if err != nil {
 			t.fail(err)
 			return 0

@@ -34,7 +34,7 @@ func (t *txn) schedule(name string) (contract.Schedule, bool) {
 
 // keepSchedule stores the schedule under a new revision. Tickets are never used again, so nor is a revision.
 func (t *txn) keepSchedule(next contract.Schedule) contract.Schedule {
-	next.Revision = contract.Floor(t.meta.Epoch) + t.ticket()
+	next.Revision = t.id()
 	t.put(named(schedules, next.Name), next)
 	return next
 }

@@ -413,11 +413,20 @@ func (t *txn) each(r Range) iter.Seq[Item] {
 	}
 }
 
-// ticket returns a number for a new job.
+// ticket returns a number that nobody else gets.
 func (t *txn) ticket() int64 {
 	next := t.tickets[0]
 	t.tickets = t.tickets[1:]
 	return next
+}
+
+// id returns an id for a new job, or a revision for a schedule, above the floor of the epoch.
+func (t *txn) id() int64 {
+	id := contract.Floor(t.meta.Epoch) + t.ticket()
+	if id < 0 {
+		t.fail(fmt.Errorf("%w: there are no more ids in epoch %d", errTooLarge, t.meta.Epoch))
+	}
+	return id
 }
 
 // commit applies what the call has written, if what it has decided upon is unchanged.
