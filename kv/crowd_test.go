@@ -289,7 +289,7 @@ func TestNewStoreExpectsOthersOnASharedEngine(t *testing.T) {
 		{func(o *odd) kv.Engine { return sharer{o} }, `"Shards":16,`},
 	} {
 		db := memkv.New()
-		s, err := kv.Open(t.Context(), k.engine(&odd{Engine: db.Connect()}), nil)
+		s, err := kv.Open(t.Context(), k.engine(&odd{Engine: db.Connect()}), &kv.Options{Clock: clock.NewMock()})
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		found := all(t, db)

@@ -26,8 +26,12 @@
 // take its first jobs, and conflict. So for a second after claims have met, each store takes jobs of a shard of its own first, and of others if that has too
 // few: among jobs of the same priority, later ones may come earlier, by some seconds. A higher priority still comes first, and no job is left out.
 //
-// # What is left out
+// # Time
 //
-// The time is that of each process. If several processes use one engine, their clocks must agree: a lease ends by the clock of
-// the process that looks, and a job that a process with a fast clock has added is claimed elsewhere when it is due there.
+// All stores of an engine have one time, although the clocks of their machines differ. If its views are a [Timer], it is that of the engine. Else, if the engine is a [Watcher] or a
+// [Sharer], one of the open stores keeps the time: it writes each second what time it is, and the others go by that, a few milliseconds behind on a Watcher and up to a second on others. If it is closed or silent for
+// three seconds, another one goes on. So the clock of a machine that is set wrong ends no lease early. While its store keeps the time, it draws the time by at most five milliseconds a second.
+//
+// A store that opens when no other one is open begins with the time of its machine. If its machine disagrees with the last time that was written, it waits for the next one, or, after
+// all stores have crashed, for three seconds.
 package kv

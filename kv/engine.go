@@ -3,12 +3,13 @@ package kv
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // An Engine is an ordered map of byte strings with snapshots and guarded commits. Keys are ordered byte by byte. Any goroutine
 // may call any method at any time.
 //
-// An engine can have more abilities: [Watcher], [Sharer], and contract.Examiner, whose findings jobq doctor shows.
+// An engine can have more abilities: [Watcher], [Sharer], views that are a [Timer], and contract.Examiner, whose findings jobq doctor shows.
 //
 // An engine belongs to one store, or to several that share their jobs, in one process or in many. Keep the keys of an engine on a
 // shared server under a prefix of its own: a store uses keys of its own choice, of at most 600 bytes.
@@ -123,6 +124,12 @@ type Watcher interface {
 type Sharer interface {
 	// Shared does nothing. An engine that has it is one.
 	Shared()
+}
+
+// A Timer is a [View] of an engine that has a clock. All stores of the engine then have its time. Without it, the stores of a [Watcher] or [Sharer] agree on a time among themselves.
+type Timer interface {
+	// Now returns the time at the moment of the view. It is called before the first Read. A view of a later moment, in whatever process, returns no earlier time.
+	Now() time.Time
 }
 
 // shared reports whether several processes may use the engine at the same time.

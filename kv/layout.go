@@ -49,6 +49,7 @@ const (
 	groups    table = 'g' // name: the group, as long as it exists
 	members   table = 'p' // group, NUL, sort, id: none. An index of the jobs by group
 	gates     table = 'v' // group: none. Put by those who add to the group
+	ticks     table = 'B' // the key of the table alone: the time of the engine; see the type tick
 	lefts     table = 'k' // the key of the table alone: none. Put when a call leaves something to settle, for those who watch
 
 	// What follows is there for queues whose claims find jobs by limit key.

@@ -79,7 +79,7 @@ func (s *Store) startWatch() {
 	s.watch.stop = cancel
 	s.watch.done.Go(func() {
 		for {
-			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts), key(hints))
+			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts), key(hints), key(ticks))
 			s.watch.live.Store(false)
 			if ctx.Err() != nil {
 				return
@@ -103,6 +103,10 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 	}
 	name := k[1:]
 	switch table(k[0]) {
+	case ticks:
+		if s.keeper != nil {
+			s.keeper.poke()
+		}
 	case lefts:
 		s.hub.Tell(contract.Wakeup{Settle: true})
 	case cancels:

@@ -31,18 +31,23 @@ var (
 
 // Options configures Open. Zero fields mean the default.
 type Options struct {
-	Clock    clock.Clock   // nil means the clock of the process
+	Clock    clock.Clock   // nil means the time of the engine, as the package says
 	MaxLease time.Duration // no lease is longer; zero means an hour
 	Logger   *slog.Logger  // gets a line when the clock goes back or a watch is lost; nil means slog.Default()
 
 	// NoMigrate keeps Open from creating the store. If the engine has none, Open fails.
 	NoMigrate bool
+
+	machine *machine // of a test
 }
 
 // A Store keeps jobs in an engine.
 type Store struct {
 	engine   Engine
-	clock    clock.Clock
+	clock    clock.Clock      // of pauses
+	shows    func() time.Time // the time, before that is kept from going back by a little
+	timer    *estimate        // of the clock of the engine; nil if it has none, or another clock was given
+	keeper   *timekeeper      // nil if the stores of the engine need none
 	logger   *slog.Logger
 	maxLease time.Duration
 	present  contract.Present
@@ -64,8 +69,9 @@ type Store struct {
 // Open opens the store in the engine, which may be empty. The store closes the engine, also if Open fails. Options may be nil.
 func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) {
 	options = cmp.Or(options, &Options{})
+	of := cmp.Or(options.Clock, clock.New())
 	s := &Store{
-		engine: engine, clock: cmp.Or(options.Clock, clock.New()), logger: cmp.Or(options.Logger, slog.Default()),
+		engine: engine, clock: of, shows: of.Now, logger: cmp.Or(options.Logger, slog.Default()),
 		maxLease: cmp.Or(options.MaxLease, contract.DefaultMaxLease), present: contract.Present{Logger: options.Logger},
 	}
 	if err := cmp.Or(contract.CheckMaxLease(s.maxLease), engine.Limits().check()); err != nil {
@@ -75,6 +81,12 @@ func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) 
 	if err := s.prepare(ctx, options.NoMigrate); err != nil {
 		_ = engine.Close() // the first error says more
 		return nil, err
+	}
+	if options.Clock == nil {
+		if err := s.agree(ctx, options.machine); err != nil {
+			_ = engine.Close() // the first error says more
+			return nil, fmt.Errorf("jq: asking for the time: %w", err)
+		}
 	}
 	s.startWatch()
 	return s, nil
@@ -104,6 +116,7 @@ func (s *Store) Close() error {
 	}
 	s.hub.Close()
 	s.watch.end()
+	s.keeper.close()
 	if err := s.engine.Close(); err != nil {
 		return fmt.Errorf("jq: closing the engine: %w", err)
 	}
@@ -131,8 +144,6 @@ func (s *Store) isClosed() bool {
 	defer s.mu.Unlock()
 	return s.closed
 }
-
-func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }
 
 // A meta is what concerns the whole store.
 type meta struct {

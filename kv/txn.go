@@ -18,11 +18,12 @@ import (
 // A txn is one try of a call: a view, what was read in it, and the writes that wait for the commit. It reads its own writes. It records its first error and
 // then commits nothing. After an error, its steps return zero values instead of passing errors to each other.
 type txn struct {
-	ctx  context.Context
-	s    *Store
-	view View
-	now  time.Time
-	meta meta
+	ctx   context.Context
+	s     *Store
+	view  View
+	asked time.Time // for the view
+	now   time.Time
+	meta  meta
 
 	first  [][]Item          // answers to the ranges that the call asked for first
 	cache  map[string]Item   // keys that were read; version 0 if there is no such key
@@ -47,7 +48,7 @@ type ask struct {
 	ranges func(now time.Time) []Range // now may be a little earlier than that of the call
 
 	tickets int  // how many new jobs there may be
-	any     bool // the store may be new, or have another layout
+	any     bool // the store may be new, or have another layout, and the time does not matter
 }
 
 // patience is how long a call is started again after conflicts, and longestPause the longest pause before that.
@@ -117,13 +118,14 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 	if err != nil {
 		return none, nil, err
 	}
+	asked := time.Now()
 	view, err := s.engine.View(ctx)
 	if err != nil {
 		return none, nil, ours(err)
 	}
 	defer view.Close()
 	t := &txn{
-		ctx: ctx, s: s, view: view, tickets: tickets, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
+		ctx: ctx, s: s, view: view, asked: asked, tickets: tickets, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
 		woken: map[contract.Wakeup]bool{}, added: map[string]bool{}, later: map[string]time.Duration{},
 	}
 	t.begin(first)
@@ -171,13 +173,15 @@ func (t *txn) begin(first ask) {
 		asked = append(asked, Range{From: k})
 	}
 	if first.ranges != nil {
-		asked = append(asked, first.ranges(t.s.now())...)
+		asked = append(asked, first.ranges(t.clock())...)
 	}
 	answers := t.readAll(asked)
 	if t.err != nil {
 		return
 	}
-	t.now = t.s.now()
+	if !first.any { // a store that opens does not know the time yet
+		t.now = t.clock()
+	}
 	for i, k := range keys {
 		t.note(k, answers[i])
 	}

@@ -35,6 +35,7 @@ type Engine struct {
 var (
 	_ kv.Engine = (*Engine)(nil)
 	_ kv.Sharer = (*Engine)(nil)
+	_ kv.Timer  = (*view)(nil)
 )
 
 // The byte behind the prefix. No prefix contains them, so stores whose prefixes begin alike share no key.
@@ -231,6 +232,9 @@ type view struct {
 const oldest = 5 * time.Minute
 
 var errOld = fmt.Errorf("%w: the view is too old", kv.ErrConflict)
+
+// Now is part of kv.Timer: the time is that of PD, to the millisecond.
+func (v *view) Now() time.Time { return oracle.GetTimeFromTS(v.at) }
 
 // Read is part of kv.View.
 func (v *view) Read(ctx context.Context, ask ...kv.Range) ([][]kv.Item, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tikv/client-go/v2/tikvrpc"
 
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/tikv"
 	"github.com/seed-ed332417/jq/tikv/internal/tikvtest"
@@ -373,4 +374,24 @@ func TestContextsThatEndMeanwhile(t *testing.T) {
 			require.Fail(t, "Read goes on")
 		}
 	}
+}
+
+// The time of a store is that of PD, which a machine with a wrong clock does not change. No store has to agree with others on a time.
+func TestTimeIsThatOfPD(t *testing.T) {
+	p := cluster(t)
+	e, err := p.connect()
+	require.NoError(t, err)
+	s, err := kv.Open(t.Context(), e, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	shown := func() time.Time { return view(t, engineAt(t, p)).(kv.Timer).Now() }
+	before := shown()
+	enqueued, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
+	require.NoError(t, err)
+	after := shown()
+	job, err := s.Get(t.Context(), enqueued[0].ID)
+	require.NoError(t, err)
+	assert.False(t, job.EnqueuedAt.Before(before.UTC()), "%v is before %v", job.EnqueuedAt, before)
+	assert.False(t, job.EnqueuedAt.After(after.UTC()), "%v is after %v", job.EnqueuedAt, after)
+	assert.Empty(t, read(t, engineAt(t, p), kv.Range{From: []byte("B")}), "no key has the time")
 }

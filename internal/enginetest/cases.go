@@ -26,6 +26,7 @@ func Cases() []Case {
 		{"View/HasWhatWasCommittedBefore", "View returns the map at one moment: with every commit that returned before View was called, in whatever process.", committedBefore},
 		{"View/StaysAsItIs", "Read returns the items of each range, in order, all at the moment of the view.", stays},
 		{"View/ShowsNoPartOfACommit", "Commit applies the change as a whole or not at all.", whole},
+		{"View/TimeDoesNotGoBack", "A view of a later moment, in whatever process, returns no earlier time.", timeRises},
 		{"Commit/ConflictsIfAGuardedKeyHasChanged", "If the version of a guarded key is no longer that of its guard, also because the key was added or removed, Commit must return an error that matches ErrConflict, and apply nothing.", guarded},
 		{"Commit/ChecksGuardsWhenItApplies", "Guards must be checked at the moment of the commit: of two commits that each write a key that the other one guards, at most one succeeds.", skew},
 		{"Commit/CountsToTheLast", "Guards must be checked at the moment of the commit", counts},
@@ -225,6 +226,28 @@ func whole(c *c) {
 			}
 		}
 	})
+}
+
+func timeRises(c *c) {
+	e := c.open()
+	other := c.another(e)
+	now := func(of kv.Engine) time.Time {
+		v := c.view(of)
+		defer c.end(v)
+		timer, is := v.(kv.Timer)
+		if !is {
+			return time.Time{}
+		}
+		return timer.Now()
+	}
+	before := now(e)
+	for n := range 2 * perWorker {
+		shown := now([]kv.Engine{e, other}[n%2])
+		if shown.Before(before) {
+			c.fail("a view shows the time %v after one that has shown %v", shown, before)
+		}
+		before = shown
+	}
 }
 
 func guarded(c *c) {
