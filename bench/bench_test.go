@@ -77,7 +77,7 @@ func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
 		{"--scenarios drian", `--scenarios: there is no "drian": want some of big, bulk, `},
-		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P15, P8, P9, R91, R95`},
+		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P15, P16, P8, P9, R91, R95`},
 		{"--goals P8", "--goals are measured with --alone"},
 		{"--alone --peers jq", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
 		{"--alone --handlers 5", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},

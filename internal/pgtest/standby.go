@@ -180,7 +180,7 @@ func (c *Cluster) WaitingCommits(ctx context.Context, n int) (pids []int, err er
 // Crash kills all of the server's processes by SIGKILL, as a loss of power would. Unlike with [Cluster.Kill], no session says
 // goodbye to its client.
 func (c *Cluster) Crash(ctx context.Context) error {
-	first, err := c.process()
+	first, err := c.Process()
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func gone(ctx context.Context, pids []int64) error {
 	return nil
 }
 
-// process returns the id of the server's first process.
-func (c *Cluster) process() (int, error) {
+// Process returns the id of the server's first process.
+func (c *Cluster) Process() (int, error) {
 	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-// Package alone measures the goals that are about jq alone: P8 to P12, P15, R91 and R95.
+// Package alone measures the goals that are about jq alone: P8 to P12, P15, P16, R91 and R95.
 package alone
 
 import (
@@ -44,6 +44,7 @@ var measures = []struct {
 	{"P12", peer.Postgres, one(steady)},
 	{"P15", peer.Postgres, flows},
 	{"P15", peer.SQLite, flows},
+	{"P16", peer.Postgres, stores},
 	{"R91", peer.Postgres, keys},
 	{"R91", peer.SQLite, keys},
 	{"R95", peer.Postgres, fairness},

@@ -181,10 +181,14 @@ type metered struct {
 
 // openMetered opens a store that tells all of its costs. The meter comes first, because only sessions that begin later count statements.
 func (p *play) openMetered(ctx context.Context, place peer.Place) (jq.Store, error) {
-	if p.store != peer.Postgres {
+	if place.DSN == "" {
 		return p.open(ctx, place)
 	}
-	meter, err := cost.New(ctx, peer.Peer{}, place, true)
+	return openOnPostgres(ctx, place, true)
+}
+
+func openOnPostgres(ctx context.Context, place peer.Place, statements bool) (jq.Store, error) {
+	meter, err := cost.New(ctx, peer.Peer{}, place, statements)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +205,13 @@ func (m *metered) Spent(ctx context.Context) ([]contract.Cost, error) {
 	if err != nil {
 		return nil, err
 	}
-	spent, err := m.meter.Spent(ctx)
+	more, err := spentBy(ctx, m.meter)
+	return append(costs, more...), err
+}
+
+// spentBy returns what a server has spent.
+func spentBy(ctx context.Context, meter *cost.Meter) (costs []contract.Cost, err error) {
+	spent, err := meter.Spent(ctx)
 	for _, kind := range []cost.Kind{cost.Server, cost.Statements} {
 		if total, known := spent[kind]; known {
 			unit := ""

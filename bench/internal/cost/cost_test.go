@@ -38,9 +38,9 @@ func TestCPUIsThatOfAWholeTree(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 6)
 	const ticks = 10 * time.Millisecond
-	require.Equal(t, (3+70)*ticks+57*time.Millisecond+5*ticks+100*ticks, tree(all, 10, 0))
+	require.Equal(t, (3+70)*ticks+57*time.Millisecond+5*ticks+100*ticks, tree(all, 10))
 	require.Equal(t, (3+70)*ticks+57*time.Millisecond, tree(all, 10, 12), "without those below another")
-	require.Zero(t, tree(all, 99, 0), "it has ended")
+	require.Zero(t, tree(all, 99), "it has ended")
 }
 
 func TestStatsThatAreNoneAreRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package cost
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,16 +82,16 @@ func threads(proc fs.FS, id string) (sum time.Duration) {
 	return sum
 }
 
-// tree returns the CPU time of a process and all its descendants, running or ended, except for those below one of them.
-func tree(all map[int]process, root, except int) time.Duration {
+// tree returns the CPU time of a process and all its descendants, running or ended, except for some of them and what is below those.
+func tree(all map[int]process, root int, except ...int) time.Duration {
 	p, runs := all[root]
-	if !runs || root == except {
+	if !runs || slices.Contains(except, root) {
 		return 0
 	}
 	sum := p.own + p.reaped
 	for id, child := range all {
 		if child.parent == root && id != root {
-			sum += tree(all, id, except)
+			sum += tree(all, id, except...)
 		}
 	}
 	return sum

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -199,12 +200,16 @@ func (m *Meter) now(ctx context.Context) (Costs, error) {
 		return c, nil // this system tells nothing
 	}
 	microseconds := func(spent time.Duration) float64 { return float64(spent) / float64(time.Microsecond) }
-	c[Process] = microseconds(tree(all, os.Getpid(), m.server))
+	servers := slices.Clone(m.place.Servers)
 	if m.admin != nil {
-		c[Server] = microseconds(tree(all, m.server, 0))
+		servers = append(servers, m.server)
+	}
+	c[Process] = microseconds(tree(all, os.Getpid(), servers...))
+	for _, one := range servers {
+		c[Server] += microseconds(tree(all, one))
 	}
 	if m.producer != 0 {
-		c[Producer] = microseconds(tree(all, m.producer, 0))
+		c[Producer] = microseconds(tree(all, m.producer))
 	}
 	return c, nil
 }

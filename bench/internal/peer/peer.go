@@ -38,6 +38,9 @@ const (
 	SQLite   = "sqlite"
 	Memory   = "memory"
 	Redis    = "redis"
+
+	Replicated = "postgres with a synchronous standby"
+	Etcd       = "etcd"
 )
 
 // ID returns the peer's name on the command line and in files.
@@ -50,6 +53,9 @@ type Place struct {
 	Folder string // an empty folder
 	Redis  string // the address of an empty Redis
 	Node   string // the folder of the installed npm packages
+	Etcd   string // the URL of an empty store on etcd
+
+	Servers []int // processes that serve the store too, beside the server of the database
 }
 
 // A Queue is a running peer. Its jobs are numbered from zero. It passes each job to the handler that Open was given. Close is

@@ -144,6 +144,7 @@ var elsewhere = []Goal{
 	{ID: "P15", Work: "from the Ack of a job to the claim of the last of 1,000 that wait for it", Target: "< 2 s"},
 	{ID: "P15", Work: "cancellation of a job that 100,000 need, and of one with a chain of 10,000: the call; until all are cancelled", Target: "< 1 s; < 3 min"},
 	{ID: "P15", Work: "another job meanwhile, from its enqueue to its Ack, p50/p99", Target: "≤ 200 % of those at rest"},
+	{ID: "P16", Work: "Postgres alone, with a synchronous standby, and three members of etcd: jobs/s; CPU of all servers in µs", Target: "–"},
 	{ID: "R91", Work: "claim from a queue with MaxPerKey: 100,000 keys, 1 M jobs of a full key, 100,000 full keys; beside a plain queue with as many jobs", Target: "≤ 200 %"},
 	{ID: "R91", Work: "claims and acks of 10 with MaxInFlight or MaxPerKey, never full, beside none, with 1, 8 and 32 claimers", Target: "≥ 80 % with one claimer"},
 	{ID: "R95", Work: "how long the jobs of 49 tenants wait, p95: alone; beside one more, whose jobs are 90 % of all, on a fair queue; and on a plain queue", Target: "on a fair queue ≤ 2 × alone + 50ms"},

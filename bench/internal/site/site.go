@@ -17,11 +17,13 @@ import (
 
 // A Site starts servers on first use. Only one goroutine may use it.
 type Site struct {
-	folder   string
-	postgres *pgtest.Cluster
-	redis    *redis
-	node     string // the folder with the packages
-	places   int
+	folder     string
+	postgres   *pgtest.Cluster
+	replicated *replicated
+	members    *members
+	redis      *redis
+	node       string // the folder with the packages
+	places     int
 }
 
 // settings are those of the Postgres server. Commits are synced to the disk.
@@ -59,6 +61,12 @@ func (s *Site) Close() error {
 	if s.postgres != nil {
 		errs = append(errs, s.postgres.Stop())
 	}
+	if s.replicated != nil {
+		errs = append(errs, s.replicated.stop())
+	}
+	if s.members != nil {
+		errs = append(errs, s.members.stop())
+	}
 	if s.redis != nil {
 		errs = append(errs, s.redis.stop())
 	}
@@ -81,9 +89,17 @@ func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove
 	}
 	switch p.Store {
 	case peer.Postgres:
-		if place.DSN, remove, err = s.database(ctx); err == nil {
-			place.Admin = s.postgres.DSN
+		if s.postgres == nil {
+			if s.postgres, err = startPostgres(ctx); err != nil {
+				return place, remove, err
+			}
 		}
+		place.Admin = s.postgres.DSN
+		place.DSN, remove, err = s.database(ctx, place.Admin)
+	case peer.Replicated:
+		return s.onReplicated(ctx)
+	case peer.Etcd:
+		place, err = s.onMembers(ctx)
 	case peer.SQLite:
 		place.Folder, err = os.MkdirTemp(s.folder, "sqlite-")
 		remove = func() error { return os.RemoveAll(place.Folder) }
@@ -95,28 +111,24 @@ func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove
 
 // database creates a database, so that no data of other runs is in it. It first writes a checkpoint, so that this run does not
 // wait for other runs' writes.
-func (s *Site) database(ctx context.Context) (dsn string, remove func() error, err error) {
-	if s.postgres == nil {
-		if s.postgres, err = startPostgres(ctx); err != nil {
-			return "", nil, err
-		}
-	}
+func (s *Site) database(ctx context.Context, admin string) (dsn string, remove func() error, err error) {
 	name := fmt.Sprintf("bench_%d", s.places)
-	if err := s.admin(ctx, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
+	if err := run(ctx, admin, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
 		return "", nil, err
 	}
 	remove = func() error {
-		return s.admin(context.WithoutCancel(ctx), "DROP DATABASE "+name+" WITH (FORCE)")
+		return run(context.WithoutCancel(ctx), admin, "DROP DATABASE "+name+" WITH (FORCE)")
 	}
-	config, err := pq.NewConfig(s.postgres.DSN)
+	config, err := pq.NewConfig(admin)
 	if err != nil {
 		return "", nil, err
 	}
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable", config.Host, config.Port, config.User, name), remove, nil
 }
 
-func (s *Site) admin(ctx context.Context, statements ...string) error {
-	db, err := sql.Open("postgres", s.postgres.DSN)
+// run runs statements, each by itself.
+func run(ctx context.Context, dsn string, statements ...string) error {
+	db, err := sql.Open("postgres", dsn)
 	if err != nil {
 		return err
 	}
