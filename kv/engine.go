@@ -128,7 +128,7 @@ type Sharer interface {
 
 // A Timer is a [View] of an engine that has a clock. All stores of the engine then have its time. Without it, the stores of a [Watcher] or [Sharer] agree on a time among themselves.
 type Timer interface {
-	// Now returns the time at the moment of the view. It is called before the first Read. A view of a later moment, in whatever process, returns no earlier time.
+	// Now returns the time at the moment of the view, also before the first Read. A view of a later moment, in whatever process, returns no earlier time.
 	Now() time.Time
 }
 

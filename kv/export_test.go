@@ -2,16 +2,17 @@ package kv
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
-// On returns options for a store on a machine whose clocks the test sets. The store keeps and follows the time by Step alone.
+// On returns options for a store on a machine whose clocks the test sets. The store keeps and follows the time by Look alone.
 func On(wall func() time.Time, steady func() time.Duration) *Options {
 	return &Options{machine: &machine{wall, steady}}
 }
 
-// Step makes the store look at the time of the engine once, as a store that is open does each second.
-func (s *Store) Step(ctx context.Context) error { return s.keeper.step(ctx) }
+// Look makes the store look at the time of the engine once, as a store that is open does each second.
+func (s *Store) Look(ctx context.Context) error { return s.keeper.look(ctx) }
 
 // Now returns the time of the store.
 func (s *Store) Now() time.Time { return s.now() }
@@ -23,13 +24,19 @@ func (s *Store) KeepsTime() bool { return s.keeper.keeps }
 type Timekeeper = timekeeper
 
 // NewTimekeeper returns one of a machine.
-func NewTimekeeper(e Engine, of *Options) *Timekeeper { return newTimekeeper(e, of.machine) }
-
-// Step is a look of a store that opens. It reports whether the time is known.
-func (k *timekeeper) Step(ctx context.Context) (bool, error) {
-	err := k.step(ctx)
-	return k.joined, err
+func NewTimekeeper(e Engine, of *Options) *Timekeeper {
+	return newTimekeeper(e, of.machine, slog.Default())
 }
+
+// Look is a look of a store that opens. It reports whether the time is known, so that the store is open.
+func (k *timekeeper) Look(ctx context.Context) (bool, error) {
+	err := k.look(ctx)
+	k.opened = k.told && err == nil
+	return k.opened, err
+}
+
+// Open returns how many stores the last tick that was seen counts as open.
+func (s *Store) Open() int { return s.keeper.seen.Open }
 
 // Now returns the time.
 func (k *timekeeper) Now() time.Time { return k.now() }

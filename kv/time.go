@@ -22,21 +22,21 @@ func thisMachine() *machine {
 // agree makes the time of the store that of the engine: by the clock of the engine, or else, if other stores may use it, by a timekeeper. A test gives a machine, and
 // takes the steps of the timekeeper itself.
 func (s *Store) agree(ctx context.Context, given *machine) error {
+	on := cmp.Or(given, thisMachine())
 	view, err := s.engine.View(ctx)
 	if err != nil {
 		return ours(err)
 	}
-	defer view.Close()
-	on := cmp.Or(given, thisMachine())
-	if clock, has := view.(Timer); has {
+	clock, has := view.(Timer)
+	if has {
 		s.timer = &estimate{machine: on}
 		s.timer.hear(clock.Now())
+	}
+	view.Close()
+	if has || !shared(s.engine) {
 		return nil
 	}
-	if !shared(s.engine) {
-		return nil
-	}
-	k := newTimekeeper(s.engine, on)
+	k := newTimekeeper(s.engine, on, s.logger)
 	if err := k.open(ctx); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (t *txn) clock() time.Time {
 	return t.s.present.Heard(shown, t.asked)
 }
 
-// An estimate is what a process knows of a clock elsewhere, which shows its time now and then. It is never ahead of that clock.
+// An estimate is what a process knows of a clock elsewhere, which shows its time now and then. What it shows is late when it arrives, so the estimate is behind that clock.
 type estimate struct {
 	machine *machine
 
@@ -90,8 +90,11 @@ func (e *estimate) set(shown time.Time, at time.Duration) {
 	e.origins = []time.Time{shown.Add(-at)}
 }
 
-func (e *estimate) now() time.Time {
+func (e *estimate) now() time.Time { return e.at(e.machine.steady()) }
+
+// at returns the time when the steady clock shows at.
+func (e *estimate) at(at time.Duration) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.MaxFunc(e.origins, time.Time.Compare).Add(e.machine.steady())
+	return slices.MaxFunc(e.origins, time.Time.Compare).Add(at)
 }

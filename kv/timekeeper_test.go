@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func (w *world) open() *node {
 func (w *world) run(seconds int, nodes ...*node) {
 	for range seconds {
 		for _, n := range nodes {
-			require.NoError(w.t, n.Step(w.t.Context()))
+			require.NoError(w.t, n.Look(w.t.Context()))
 			w.pass(time.Second / time.Duration(len(nodes)))
 		}
 	}
@@ -75,7 +76,7 @@ func (w *world) opening(wrong time.Duration) *kv.Timekeeper {
 
 // looks reports whether a store that opens knows the time after a look at it.
 func (w *world) looks(k *kv.Timekeeper) bool {
-	known, err := k.Step(w.t.Context())
+	known, err := k.Look(w.t.Context())
 	require.NoError(w.t, err)
 	return known
 }
@@ -137,15 +138,66 @@ func TestAnotherStoreKeepsTheTimeOfOneThatDied(t *testing.T) {
 			assert.False(t, n.Now().Before(before[n]))
 			before[n] = n.Now()
 		}
-		assert.Equal(t, second >= 3, heir.KeepsTime(), "after %d s", second+1)
+		assert.Equal(t, second >= 2, heir.KeepsTime(), "after %d s", second+1)
 	}
+	assert.Equal(t, 2, heir.Open())
 	w.right(heir, third)
-	assert.WithinDuration(t, w.now().Add(96*5*time.Millisecond), heir.Now(), 20*time.Millisecond)
+	assert.WithinDuration(t, w.now().Add(97*5*time.Millisecond), heir.Now(), 20*time.Millisecond)
 
 	w.run(2, keeper, heir, third) // it was only asleep
 	assert.False(t, keeper.KeepsTime())
 	assert.True(t, heir.KeepsTime())
+	assert.Equal(t, 3, heir.Open())
 	w.right(keeper)
+}
+
+// A store that was taken for dead is not counted, so it does not say that it is closed.
+func TestAStoreThatWasTakenForDeadLeavesTheOthersCounted(t *testing.T) {
+	w := newWorld(t)
+	keeper, heir := w.open(), w.open()
+	w.run(2, keeper, heir)
+	w.run(4, heir)
+	require.True(t, heir.KeepsTime())
+	require.NoError(t, keeper.Close())
+	w.run(1, heir)
+	assert.Equal(t, 1, heir.Open())
+	late := w.opening(time.Hour)
+	assert.False(t, w.looks(late), "a store that opens waits for the heir")
+}
+
+// A store that is open never begins with the time of its machine, whatever becomes of the key.
+func TestAStoreThatIsOpenGoesOn(t *testing.T) {
+	for name, value := range map[string]string{"deleted": "", "restored": `{"At":"2026-01-02T09:00:00Z","Keeper":"x","Count":1,"Open":2}`, "nobody": `{"At":"2026-01-02T09:00:00Z","Count":9,"Open":0}`} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			keeper, other := w.open(), w.open()
+			w.run(5, keeper, other)
+			keeper.machine.wrong, other.machine.wrong = time.Hour, time.Hour
+			change := kv.Change{Deletes: [][]byte{[]byte("B")}}
+			if value != "" {
+				change = kv.Change{Puts: []kv.Item{{Key: []byte("B"), Value: []byte(value)}}}
+			}
+			e := w.db.Connect()
+			v, err := e.View(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, v.Commit(t.Context(), change))
+			v.Close()
+			require.NoError(t, e.Close())
+			w.run(6, keeper, other)
+			w.right(keeper, other)
+			assert.GreaterOrEqual(t, keeper.Open(), 2)
+		})
+	}
+}
+
+// A machine that was asleep shows the time when it wakes up. If its store is the only one, that counts.
+func TestAStoreThatIsAloneFollowsItsMachine(t *testing.T) {
+	w := newWorld(t)
+	keeper := w.open()
+	w.run(2, keeper)
+	keeper.machine.wrong = 8 * time.Hour
+	w.run(1, keeper)
+	assert.WithinDuration(t, w.now().Add(8*time.Hour), keeper.Now(), time.Second)
 }
 
 // A store that is closed leaves the time to another one at once.
@@ -174,7 +226,7 @@ func TestAStoreThatOpensWithAWrongClockWaits(t *testing.T) {
 	assert.WithinDuration(t, w.now(), k.Now(), time.Second)
 }
 
-// A store that opens when nobody is there begins at once with the time of its machine, and after a crash when nobody has spoken for three seconds.
+// A store that opens when nobody is there begins at once with the time of its machine, and after a crash when nobody has spoken for eight seconds.
 func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 	w := newWorld(t)
 	first := w.open()
@@ -188,7 +240,7 @@ func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 
 	w.pass(time.Hour)
 	third := w.opening(0)
-	for range 3 {
+	for range 8 {
 		assert.False(t, w.looks(third), "the second may be alive")
 		w.pass(time.Second)
 	}
@@ -197,7 +249,7 @@ func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 
 	w.pass(time.Hour) // a store that closes is not counted any more, so one that crashes later is not taken for it
 	fourth := w.opening(0)
-	for range 3 {
+	for range 8 {
 		assert.False(t, w.looks(fourth))
 		w.pass(time.Second)
 	}
@@ -217,4 +269,69 @@ func TestStoresThatOpenAtOnceAgree(t *testing.T) {
 	}
 	assert.Equal(t, 1, keep)
 	w.right(nodes...)
+}
+
+// An open store goes on with the time of one that died, before a store that opens takes all of them for dead.
+func TestAStoreThatOpensWaitsForTheHeir(t *testing.T) {
+	w := newWorld(t)
+	keeper, heir := w.open(), w.open()
+	w.run(2, keeper, heir)
+	late, known := w.opening(time.Hour), false
+	for tenth := 1; !known; tenth++ {
+		require.Less(t, tenth, 100)
+		if tenth%12 == 0 {
+			require.NoError(t, heir.Look(t.Context()))
+		}
+		w.pass(time.Second / 10)
+		known = w.looks(late)
+	}
+	assert.True(t, heir.KeepsTime())
+	assert.WithinDuration(t, w.now(), late.Now(), time.Second)
+}
+
+// A store that opens hears of a time that was wrong, and does not take it for the right one later.
+func TestAStoreThatOpensForgetsTheTimeOfOneThatDied(t *testing.T) {
+	w := newWorld(t)
+	wrong := w.opening(time.Hour)
+	require.True(t, w.looks(wrong), "it is alone, and dies")
+	w.pass(time.Second)
+	first, second := w.opening(0), w.opening(0)
+	for range 8 {
+		require.False(t, w.looks(first))
+		require.False(t, w.looks(second))
+		w.pass(time.Second)
+	}
+	require.True(t, w.looks(first))
+	require.True(t, w.looks(second))
+	assert.WithinDuration(t, w.now(), first.Now(), time.Second)
+	assert.WithinDuration(t, w.now(), second.Now(), time.Second)
+}
+
+// A store that was held up while it opened counts no silence in which it did not look.
+func TestAStoreThatOpensCountsNoSilenceInWhichItDidNotLook(t *testing.T) {
+	w := newWorld(t)
+	keeper := w.open()
+	w.run(2, keeper)
+	late := w.opening(time.Hour)
+	require.False(t, w.looks(late))
+	w.pass(time.Minute) // the engine was away, and the first look after it is that of the store that opens
+	require.False(t, w.looks(late))
+	w.run(1, keeper)
+	require.True(t, w.looks(late))
+	assert.WithinDuration(t, w.now(), late.Now(), time.Second)
+}
+
+// A store opens also where it can write nothing, as in a full cluster.
+func TestAStoreOpensWithoutAWrite(t *testing.T) {
+	w := newWorld(t)
+	keeper := w.open()
+	w.run(1, keeper)
+	full := &shared{&odd{Engine: w.db.Connect(), commit: func(context.Context, kv.View, kv.Change) error { return kv.ErrNothing }}}
+	s, err := kv.Open(t.Context(), full, (&computer{world: w}).clocks())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
+	assert.ErrorIs(t, s.Look(t.Context()), kv.ErrNothing, "it goes on trying")
+	w.run(3, keeper)
+	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
 }
