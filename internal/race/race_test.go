@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	selection = regexp.MustCompile(`(?:-run |longer=|later=|forms=)'(\^[^']*(?:Test|Fuzz)[^']*)'`)
+	selection = regexp.MustCompile(`(?:-run |longer=|later=|slow=|forms=)'(\^[^']*(?:Test|Fuzz)[^']*)'`)
 	test      = regexp.MustCompile(`^(Test|Fuzz)\w+`)
 )
 

@@ -18,13 +18,13 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run() (err error) {
+func run(in io.Reader, out io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	folder, err := os.MkdirTemp("", "etcd-cluster-")
@@ -37,11 +37,13 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	fmt.Println(strings.ReplaceAll(strings.Join(c.Endpoints(), ","), "http://", ""))
+	if _, err := fmt.Fprintln(out, strings.ReplaceAll(strings.Join(c.Endpoints(), ","), "http://", "")); err != nil {
+		return err
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, in)
 	}()
 	select {
 	case <-ended:
