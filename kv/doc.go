@@ -30,9 +30,9 @@
 //
 // All stores of an engine have one time, although the clocks of their machines differ. If its views are a [Timer], it is that of the engine. Else, if the engine is a [Watcher] or a
 // [Sharer], one of the open stores keeps the time: it writes each second what time it is, and the others go by that, a few milliseconds behind on a Watcher and up to a second on others. If it is closed or silent for
-// two seconds, another one goes on. So the clock of a machine that is set wrong ends no lease early. While its store keeps the time, it draws the time by at most five milliseconds a second, or follows at once if no
-// other store is open.
+// two seconds, another one goes on. So a machine whose clock is wrong ends no lease early, while other stores are open. The machine of the store that keeps the time draws it by at most
+// five milliseconds a second. A store that is alone follows at once if the clock of its machine is set.
 //
 // A store that opens when no other one is open begins with the time of its machine. If its machine disagrees with the last time that was written, it waits for the next one, or, after
-// all stores have crashed, for eight seconds.
+// all stores have crashed, for ten seconds.
 package kv

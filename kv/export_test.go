@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
@@ -12,7 +11,10 @@ func On(wall func() time.Time, steady func() time.Duration) *Options {
 }
 
 // Look makes the store look at the time of the engine once, as a store that is open does each second.
-func (s *Store) Look(ctx context.Context) error { return s.keeper.look(ctx) }
+func (s *Store) Look(ctx context.Context) error {
+	_, err := s.keeper.look(ctx)
+	return err
+}
 
 // Now returns the time of the store.
 func (s *Store) Now() time.Time { return s.now() }
@@ -25,18 +27,23 @@ type Timekeeper = timekeeper
 
 // NewTimekeeper returns one of a machine.
 func NewTimekeeper(e Engine, of *Options) *Timekeeper {
-	return newTimekeeper(e, of.machine, slog.Default())
+	return newTimekeeper(e, of.machine)
 }
 
 // Look is a look of a store that opens. It reports whether the time is known, so that the store is open.
 func (k *timekeeper) Look(ctx context.Context) (bool, error) {
-	err := k.look(ctx)
-	k.opened = k.told && err == nil
-	return k.opened, err
+	_, err := k.look(ctx)
+	return k.told, err
 }
 
 // Open returns how many stores the last tick that was seen counts as open.
 func (s *Store) Open() int { return s.keeper.seen.Open }
 
+// Close does what Close does of the time.
+func (k *timekeeper) Close() { k.close() }
+
 // Now returns the time.
 func (k *timekeeper) Now() time.Time { return k.now() }
+
+// IsKeeper reports whether the store has the name, under which it keeps the time.
+func (s *Store) IsKeeper(name string) bool { return s.keeper.name == name }

@@ -15,8 +15,12 @@ type machine struct {
 }
 
 func thisMachine() *machine {
+	return &machine{wall: func() time.Time { return time.Now().Round(0) }, steady: steadyClock()}
+}
+
+func sinceNow() func() time.Duration {
 	began := time.Now()
-	return &machine{wall: func() time.Time { return time.Now().Round(0) }, steady: func() time.Duration { return time.Since(began) }}
+	return func() time.Duration { return time.Since(began) }
 }
 
 // agree makes the time of the store that of the engine: by the clock of the engine, or else, if other stores may use it, by a timekeeper. A test gives a machine, and
@@ -36,8 +40,9 @@ func (s *Store) agree(ctx context.Context, given *machine) error {
 	if has || !shared(s.engine) {
 		return nil
 	}
-	k := newTimekeeper(s.engine, on, s.logger)
+	k := newTimekeeper(s.engine, on)
 	if err := k.open(ctx); err != nil {
+		k.close()
 		return err
 	}
 	if given == nil {

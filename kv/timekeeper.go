@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
@@ -22,19 +21,18 @@ import (
 type timekeeper struct {
 	estimate
 	engine Engine
-	logger *slog.Logger
 	name   string
 	poked  chan struct{} // somebody has written the time
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 
 	seen     tick
-	seenAt   time.Duration // when its count was new, by the steady clock
+	seenAt   time.Duration // when its keeper last gave a sign of life, by the steady clock; for a store that is not told, when anybody did
 	lookedAt time.Duration
-	told     bool // the time is known
-	opened   bool // the store was opened with it, so it never begins with the time of its machine
-	joined   bool // the store is counted as open
-	keeps    bool // the store keeps the time, as far as it knows
+	told     bool          // the store knows the time of the engine, and never again begins with that of its machine
+	joined   bool          // the store is counted as open
+	keeps    bool          // the store keeps the time, as far as it knows
+	off      time.Duration // by how much the machine was ahead when the store began to keep the time
 }
 
 // A tick is the value of the key of the time.
@@ -42,35 +40,40 @@ type tick struct {
 	At     time.Time
 	Keeper string // the store that keeps the time; empty if it was closed
 	Count  int64  // how often the time was written
-	Open   int    // how many stores are open, or more: those that have crashed may be counted until nobody keeps the time
+	Open   int    // how many stores are open, or more: those that crash stay counted until nobody keeps the time
+	Began  string // who counted the open stores first. Stores that another one has counted are not among them
 }
 
 const (
 	tickEvery     = time.Second
-	silence       = 2 * tickEvery          // after it, an open store takes the keeper for dead
-	longSilence   = 8 * tickEvery          // after it, a store that opens takes all for dead: an open one would have gone on, though it looked late and its look took long
+	silence       = 2 * tickEvery          // after it, an open store goes on in the place of the keeper
+	longSilence   = 10 * tickEvery         // after it, a store that opens takes all others for dead: an open one would have gone on, though it looked late and its looks took long
 	agreement     = 2 * time.Second        // a time that differs less from that of the machine is believed, though its keeper may be dead
 	drift         = 5 * time.Millisecond   // how far a tick draws the time to that of the keeper's machine, at most
 	openPause     = 100 * time.Millisecond // between the looks of a store that opens
-	leavePatience = time.Second            // with the engine, when the store is closed
+	openTries     = 20                     // of a store that knows the time, to be counted at once: else it is counted soon
+	lookPatience  = 3 * time.Second        // with the engine
+	leavePatience = time.Second
 )
 
-func newTimekeeper(engine Engine, on *machine, logger *slog.Logger) *timekeeper {
-	return &timekeeper{estimate: estimate{machine: on}, engine: engine, logger: logger, name: rand.Text(), poked: make(chan struct{}, 1)}
+func newTimekeeper(engine Engine, on *machine) *timekeeper {
+	return &timekeeper{estimate: estimate{machine: on}, engine: engine, name: rand.Text(), poked: make(chan struct{}, 1)}
 }
 
 // open returns when the time is known: at once, except if the last tick differs from the time of the machine. Then it waits for the next tick, or until there was none for so
-// long that no store can be open. A store that cannot write, as one without the right or in a full cluster, is open all the same, and uncounted.
+// long that no store can be open. Where nothing can be written, as in a full cluster, it returns with the time of the machine, and the store goes on asking.
 func (k *timekeeper) open(ctx context.Context) error {
-	for {
-		err := k.look(ctx)
+	for tries := 1; ; tries++ {
+		looked, err := k.look(ctx)
+		conflict := errors.Is(err, ErrConflict)
 		switch {
 		case ctx.Err() != nil:
 			return unavailable(ctx.Err())
-		case k.told && !errors.Is(err, ErrConflict):
-			k.opened = true
+		case conflict && tries < openTries:
+			continue
+		case k.told || looked && err != nil && !conflict:
 			return nil
-		case err != nil && !errors.Is(err, ErrConflict):
+		case err != nil && !conflict:
 			return ours(err)
 		}
 		select {
@@ -100,9 +103,9 @@ func (k *timekeeper) close() {
 
 func (k *timekeeper) run(ctx context.Context) {
 	for k.wait(ctx) {
-		bounded, cancel := context.WithTimeout(ctx, tickEvery)
-		if err := k.look(bounded); errors.Is(err, errDamaged) { // of any other error, calls tell
-			k.logger.Warn("jq: the stores of the engine can not agree on the time", "error", err)
+		bounded, cancel := context.WithTimeout(ctx, lookPatience)
+		for err := ErrConflict; errors.Is(err, ErrConflict) && bounded.Err() == nil; {
+			_, err = k.look(bounded) // calls say why an engine can not be reached, and the time goes on meanwhile
 		}
 		cancel()
 	}
@@ -133,24 +136,31 @@ func (k *timekeeper) poke() {
 	}
 }
 
-// look reads the time, and does what there is to do: write the next tick, go on in the place of another store, or join the open ones.
-func (k *timekeeper) look(ctx context.Context) error {
-	return k.change(ctx, func(was tick, now time.Duration) (tick, bool) {
-		first, fresh := k.seen == tick{}, was.Count != k.seen.Count
-		if first || fresh || !k.opened && now-k.lookedAt > 2*tickEvery { // a store that opens counts no silence in which it did not look
+// look reads the time, and does what there is to do: write the next tick, go on in the place of another store, or join the open ones. It reports whether it could read.
+func (k *timekeeper) look(ctx context.Context) (looked bool, err error) {
+	err = k.change(ctx, func(was tick, now time.Duration) (tick, bool) {
+		looked = true
+		first, fresh, lost := k.seen == tick{}, was.Count != k.seen.Count, was.Count < k.seen.Count
+		if first || fresh || !k.told && (was != k.seen || now-k.lookedAt > lookPatience) { // who opens counts no silence in which it did not look
 			k.seenAt = now
 		}
 		k.joined = k.counted(was)
+		before := k.seen
 		k.seen, k.lookedAt, k.keeps = was, now, was.Keeper == k.name
 		silent := now - k.seenAt
 		switch {
+		case k.told && lost: // the engine was restored, or the key deleted
+			return tick{At: k.at(now), Keeper: k.name, Count: before.Count + skipped, Open: 1, Began: rand.Text()}, true
 		case k.keeps:
-			was.Open = max(was.Open, 1)
 			return k.next(was, k.drawn(was, now)), true
-		case k.opened && (was.Open <= 0 || was.Keeper == "" || silent >= silence):
-			return k.goOn(was, now), true
-		case !k.opened && (was.Open <= 0 || silent >= longSilence):
-			return k.begin(was, now), true
+		case k.told && (was.Keeper == "" || silent >= silence):
+			if !k.joined {
+				was.Open++
+			}
+			return k.next(was, k.at(now)), true
+		case !k.told && (was.Open <= 0 || silent >= longSilence):
+			was.Open, was.Began = 1, rand.Text()
+			return k.next(was, k.begin(was.At, now)), true
 		}
 		k.listen(was.At, now, first, fresh)
 		if k.joined || !k.told {
@@ -159,64 +169,54 @@ func (k *timekeeper) look(ctx context.Context) error {
 		was.Open++
 		return was, true
 	})
+	return looked, err
 }
 
-// counted reports whether the tick counts the store. It does not if another store has taken this one for dead, or if the engine was restored.
+// skipped is more than others may have seen of a count that is lost.
+const skipped = 1000
+
+// counted reports whether the tick counts the store as open.
 func (k *timekeeper) counted(was tick) bool {
-	others := was.Keeper != "" && was.Keeper != k.name
-	return k.joined && was.Count >= k.seen.Count && !(others && (k.keeps || was.Open < 2))
+	return was.Keeper == k.name || k.joined && was.Began == k.seen.Began
 }
 
 // listen follows a tick. A store that opens believes one that comes while it looks, or that agrees with its machine.
 func (k *timekeeper) listen(shown time.Time, now time.Duration, first, fresh bool) {
 	switch {
-	case k.opened && fresh:
+	case k.told && fresh:
 		k.hear(shown)
-	case !k.opened && fresh && !first:
-		k.set(shown, now)
-		k.told = true
-	case !k.opened && first:
+	case !k.told && first:
 		age := k.machine.wall().Sub(shown)
 		k.told = age.Abs() <= agreement
 		k.set(shown.Add(min(max(age, 0), tickEvery)), now) // the machine is probably right about the age of the tick
+	case !k.told && fresh:
+		k.set(shown, now)
+		k.told = true
 	}
 }
 
-// goOn keeps the time in the place of a store that has crashed, or was closed.
-func (k *timekeeper) goOn(was tick, now time.Duration) tick {
-	if was.Keeper != "" {
-		was.Open--
-	}
-	if !k.joined {
-		was.Open++
-	}
-	was.Open = max(was.Open, 1)
-	return k.next(was, k.at(now))
-}
-
-// begin keeps the time of the machine, because no other store is open. It does not go back by a little.
-func (k *timekeeper) begin(was tick, now time.Duration) tick {
+// begin returns the time of the machine, because no other store is open. It does not go back by a little.
+func (k *timekeeper) begin(last time.Time, now time.Duration) time.Time {
 	at := k.machine.wall().UTC()
-	if ahead := was.At.Sub(at); ahead > 0 && ahead <= contract.MaxSetBack {
-		at = was.At
+	if ahead := last.Sub(at); ahead > 0 && ahead <= contract.MaxSetBack {
+		at = last
 	}
 	k.set(at, now)
-	k.told = true
-	was.Open = 1
-	return k.next(was, at)
+	return at
 }
 
 // next returns the next tick.
 func (k *timekeeper) next(after tick, at time.Time) tick {
-	return tick{At: at, Keeper: k.name, Count: after.Count + 1, Open: after.Open}
+	return tick{At: at, Keeper: k.name, Count: after.Count + 1, Open: max(after.Open, 1), Began: after.Began}
 }
 
-// drawn returns the time, a little nearer to that of the machine. If no other store is open, it follows a machine that was set or asleep.
+// drawn returns the time, a little nearer to that of the machine. If no other store is open, it follows a machine whose clock was set.
 func (k *timekeeper) drawn(was tick, now time.Duration) time.Time {
-	at, shown := k.at(now), k.machine.wall().UTC()
-	off := shown.Sub(at)
-	if was.Open == 1 && off.Abs() > contract.MaxSetBack {
-		return shown
+	at := k.at(now)
+	off := k.machine.wall().Sub(at)
+	if was.Open == 1 && off.Abs() > contract.MaxSetBack && (off-k.off).Abs() > contract.MaxSetBack {
+		k.off = 0
+		return at.Add(off)
 	}
 	return at.Add(min(max(off, -drift), drift))
 }
@@ -272,16 +272,17 @@ func (k *timekeeper) change(ctx context.Context, to func(was tick, now time.Dura
 		return err
 	}
 	err = view.Commit(ctx, Change{Guards: []Item{{Key: item.Key, Version: item.Version}}, Puts: []Item{{Key: item.Key, Value: raw}}})
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNothing) {
+	if err != nil { // if it is in doubt, the next look finds out
 		return err
 	}
-	k.keeps = next.Keeper == k.name // perhaps, if the commit is in doubt: the next look finds out
-	if err != nil {
-		return err
+	k.seen, k.seenAt, k.told, k.joined = next, now, true, true
+	if next.Keeper != k.name {
+		k.keeps = false
+		return nil
 	}
-	k.seen, k.seenAt, k.joined = next, now, true
-	if k.keeps {
-		k.set(next.At, now)
+	k.set(next.At, now)
+	if !k.keeps {
+		k.keeps, k.off = true, k.machine.wall().Sub(next.At)
 	}
 	return nil
 }

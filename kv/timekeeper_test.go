@@ -2,6 +2,9 @@ package kv_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,7 +143,7 @@ func TestAnotherStoreKeepsTheTimeOfOneThatDied(t *testing.T) {
 		}
 		assert.Equal(t, second >= 2, heir.KeepsTime(), "after %d s", second+1)
 	}
-	assert.Equal(t, 2, heir.Open())
+	assert.Equal(t, 3, heir.Open(), "the dead one stays counted")
 	w.right(heir, third)
 	assert.WithinDuration(t, w.now().Add(97*5*time.Millisecond), heir.Now(), 20*time.Millisecond)
 
@@ -151,7 +154,7 @@ func TestAnotherStoreKeepsTheTimeOfOneThatDied(t *testing.T) {
 	w.right(keeper)
 }
 
-// A store that was taken for dead is not counted, so it does not say that it is closed.
+// A store that was taken for dead stays counted until it is closed.
 func TestAStoreThatWasTakenForDeadLeavesTheOthersCounted(t *testing.T) {
 	w := newWorld(t)
 	keeper, heir := w.open(), w.open()
@@ -167,10 +170,14 @@ func TestAStoreThatWasTakenForDeadLeavesTheOthersCounted(t *testing.T) {
 
 // A store that is open never begins with the time of its machine, whatever becomes of the key.
 func TestAStoreThatIsOpenGoesOn(t *testing.T) {
-	for name, value := range map[string]string{"deleted": "", "restored": `{"At":"2026-01-02T09:00:00Z","Keeper":"x","Count":1,"Open":2}`, "nobody": `{"At":"2026-01-02T09:00:00Z","Count":9,"Open":0}`} {
+	for name, value := range map[string]string{"deleted": "", "restored": `{"At":"2026-01-02T09:00:00Z","Keeper":"x","Count":1,"Open":2}`, "snapshot": "the first one", "nobody": `{"At":"2026-01-02T09:00:00Z","Count":9,"Open":0}`} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			keeper, other := w.open(), w.open()
+			keeper := w.open()
+			if name == "snapshot" {
+				value = string(all(t, w.db)[0].Value)
+			}
+			other := w.open()
 			w.run(5, keeper, other)
 			keeper.machine.wrong, other.machine.wrong = time.Hour, time.Hour
 			change := kv.Change{Deletes: [][]byte{[]byte("B")}}
@@ -207,9 +214,10 @@ func TestAStoreThatIsClosedLeavesTheTime(t *testing.T) {
 	w.run(1, keeper, heir)
 	require.NoError(t, keeper.Close())
 	heir.machine.wrong = time.Hour
-	w.run(1, heir)
+	w.run(5, heir)
 	assert.True(t, heir.KeepsTime())
 	w.right(heir)
+	assert.Equal(t, 1, heir.Open())
 }
 
 // A store whose machine shows another time waits until somebody says what time it is.
@@ -226,21 +234,25 @@ func TestAStoreThatOpensWithAWrongClockWaits(t *testing.T) {
 	assert.WithinDuration(t, w.now(), k.Now(), time.Second)
 }
 
-// A store that opens when nobody is there begins at once with the time of its machine, and after a crash when nobody has spoken for eight seconds.
+// A store that opens when nobody is there begins at once with the time of its machine, and after a crash when nobody has spoken for ten seconds.
 func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 	w := newWorld(t)
 	first := w.open()
 	w.right(first)
 	w.run(1, first)
 	require.NoError(t, first.Close())
+	behind := w.opening(-2 * time.Second)
+	assert.True(t, w.looks(behind))
+	assert.WithinDuration(t, w.now(), behind.Now(), 0, "it does not go back by a little")
+	behind.Close()
 	w.pass(time.Hour)
 	second := w.opening(0)
-	assert.True(t, w.looks(second), "after the other one was closed")
+	assert.True(t, w.looks(second), "after the other ones were closed")
 	assert.WithinDuration(t, w.now(), second.Now(), 0)
 
 	w.pass(time.Hour)
 	third := w.opening(0)
-	for range 8 {
+	for range 10 {
 		assert.False(t, w.looks(third), "the second may be alive")
 		w.pass(time.Second)
 	}
@@ -249,7 +261,7 @@ func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 
 	w.pass(time.Hour) // a store that closes is not counted any more, so one that crashes later is not taken for it
 	fourth := w.opening(0)
-	for range 8 {
+	for range 10 {
 		assert.False(t, w.looks(fourth))
 		w.pass(time.Second)
 	}
@@ -279,7 +291,7 @@ func TestAStoreThatOpensWaitsForTheHeir(t *testing.T) {
 	late, known := w.opening(time.Hour), false
 	for tenth := 1; !known; tenth++ {
 		require.Less(t, tenth, 100)
-		if tenth%12 == 0 {
+		if tenth%40 == 0 { // its looks take three seconds
 			require.NoError(t, heir.Look(t.Context()))
 		}
 		w.pass(time.Second / 10)
@@ -296,7 +308,7 @@ func TestAStoreThatOpensForgetsTheTimeOfOneThatDied(t *testing.T) {
 	require.True(t, w.looks(wrong), "it is alone, and dies")
 	w.pass(time.Second)
 	first, second := w.opening(0), w.opening(0)
-	for range 8 {
+	for range 10 {
 		require.False(t, w.looks(first))
 		require.False(t, w.looks(second))
 		w.pass(time.Second)
@@ -321,17 +333,119 @@ func TestAStoreThatOpensCountsNoSilenceInWhichItDidNotLook(t *testing.T) {
 	assert.WithinDuration(t, w.now(), late.Now(), time.Second)
 }
 
-// A store opens also where it can write nothing, as in a full cluster.
+// A store opens also where it can write nothing, as in a full cluster. It is counted as soon as it can write.
 func TestAStoreOpensWithoutAWrite(t *testing.T) {
 	w := newWorld(t)
 	keeper := w.open()
 	w.run(1, keeper)
-	full := &shared{&odd{Engine: w.db.Connect(), commit: func(context.Context, kv.View, kv.Change) error { return kv.ErrNothing }}}
-	s, err := kv.Open(t.Context(), full, (&computer{world: w}).clocks())
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, s.Close()) }()
-	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
-	assert.ErrorIs(t, s.Look(t.Context()), kv.ErrNothing, "it goes on trying")
+	room := false
+	open := func() *kv.Store {
+		e := &odd{Engine: w.db.Connect()}
+		e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+			if !room {
+				return kv.ErrNothing
+			}
+			return v.Commit(ctx, c)
+		}
+		s, err := kv.Open(t.Context(), &shared{e}, (&computer{world: w}).clocks())
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		assert.WithinDuration(t, w.now(), s.Now(), time.Second)
+		require.ErrorIs(t, s.Look(t.Context()), kv.ErrNothing, "it goes on trying")
+		return s
+	}
+	s := open()
 	w.run(3, keeper)
 	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
+	room = true
+	require.NoError(t, s.Look(t.Context()))
+	w.pass(2 * time.Second) // the keeper is dead, and nobody counts it out
+	require.NoError(t, s.Look(t.Context()))
+	assert.True(t, s.KeepsTime())
+	assert.Equal(t, 2, s.Open())
+
+	require.NoError(t, s.Close())
+	require.NoError(t, keeper.Close())
+	room = false
+	w.pass(time.Hour)
+	s = open() // nobody is there, and the last tick is old
+	room = true
+	require.NoError(t, s.Look(t.Context()))
+	assert.True(t, s.KeepsTime())
+	assert.Equal(t, 1, s.Open())
+	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
+}
+
+// A store that knows the time and is not counted goes on with it, and is counted then.
+func TestAStoreThatIsNotCountedGoesOn(t *testing.T) {
+	w := newWorld(t)
+	keeper := w.open()
+	w.run(1, keeper)
+	var refused error
+	e := &odd{Engine: w.db.Connect(), commit: func(ctx context.Context, v kv.View, c kv.Change) error {
+		if refused != nil {
+			return refused
+		}
+		return v.Commit(ctx, c)
+	}}
+	refused = kv.ErrNothing
+	s, err := kv.Open(t.Context(), &shared{e}, (&computer{world: w}).clocks())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	w.pass(3 * time.Second)
+	refused = nil
+	require.NoError(t, s.Look(t.Context()))
+	assert.True(t, s.KeepsTime())
+	assert.Equal(t, 2, s.Open(), "the dead one stays counted")
+}
+
+// Stores of real machines open at once. One of them keeps the time, and another one when that is closed.
+func TestOneOfTheOpenStoresKeepsTheTime(t *testing.T) {
+	const stores, bound = 4, time.Minute
+	db := memkv.New()
+	opened := make([]*kv.Store, stores)
+	var all sync.WaitGroup
+	for i := range opened {
+		all.Go(func() {
+			s, err := kv.Open(t.Context(), db.Connect(), nil)
+			if assert.NoError(t, err) {
+				opened[i] = s
+			}
+		})
+	}
+	all.Wait()
+	require.NotContains(t, opened, (*kv.Store)(nil))
+	e := db.Connect()
+	defer func() { assert.NoError(t, e.Close()) }()
+	last := func() (tick struct {
+		Keeper      string
+		Count, Open int
+	}) {
+		v, err := e.View(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		found, err := v.Read(t.Context(), kv.Range{From: []byte("B")})
+		require.NoError(t, err)
+		require.Len(t, found[0], 1)
+		require.NoError(t, json.Unmarshal(found[0][0].Value, &tick))
+		return tick
+	}
+	require.Eventually(t, func() bool { return last().Open == stores }, bound, time.Millisecond, "not all are counted")
+	first := last()
+	require.Eventually(t, func() bool { return last().Count > first.Count+1 }, bound, time.Millisecond, "nobody writes the time")
+	assert.Equal(t, first.Keeper, last().Keeper)
+	for left := stores - 1; left >= 0; left-- {
+		for i, s := range opened {
+			if s.IsKeeper(last().Keeper) {
+				require.NoError(t, s.Close())
+				opened = slices.Delete(opened, i, i+1)
+				break
+			}
+		}
+		require.Len(t, opened, left)
+		assert.Equal(t, left, last().Open)
+		if left > 0 {
+			require.Eventually(t, func() bool { return last().Keeper != "" }, bound, time.Millisecond, "nobody goes on")
+		}
+	}
 }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package kv
+
+import "time"
+
+func steadyClock() func() time.Duration { return sinceNow() }
