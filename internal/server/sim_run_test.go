@@ -29,7 +29,7 @@ const (
 
 const (
 	defaultSeeds = 2000 // so many are simulated, beginning with 1
-	racingSeeds  = 500  // so many of them under the race detector; the pass without it plays all
+	racingSeeds  = 500  // so many of them under the race detector, and more only until everything was tried; the pass without it plays all
 	defaultTimes = 200  // so many times a seed is played that was chosen
 	maxFailures  = 3    // after so many no further seed is played
 )
@@ -39,6 +39,10 @@ const (
 // (C3, R13), expired leases are recovered in time (C5, R17), no flow hangs (R75 to R81), and the servers stop with nothing left (C13, R41).
 func TestSimulation(t *testing.T) {
 	seeds := chosenSeeds(t)
+	enough := int64(len(seeds))
+	if race.Enabled && os.Getenv(seedVar) == "" {
+		enough = min(enough, racingSeeds)
+	}
 	total := newTotal()
 	began := time.Now()
 	var next atomic.Int64
@@ -46,7 +50,10 @@ func TestSimulation(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprintf("lane %d", i), func(t *testing.T) {
 				t.Parallel()
-				for at := next.Add(1) - 1; at < int64(len(seeds)) && total.failed() < maxFailures; at = next.Add(1) - 1 {
+				more := func(at int64) bool {
+					return at < int64(len(seeds)) && total.failed() < maxFailures && (at < enough || len(total.missing()) > 0)
+				}
+				for at := next.Add(1) - 1; more(at); at = next.Add(1) - 1 {
 					t.Run(fmt.Sprintf("seed %d", seeds[at]), func(t *testing.T) { // a crash of the process names it
 						r := watched(t, seeds[at], breakage{})
 						if total.add(r); len(r.problems) > 0 {
@@ -72,11 +79,7 @@ func chosenSeeds(t *testing.T) []uint64 {
 		require.NoError(t, err, seedVar)
 		return slices.Repeat([]uint64{seed}, number(t, timesVar, defaultTimes))
 	}
-	usual := defaultSeeds
-	if race.Enabled {
-		usual = racingSeeds
-	}
-	seeds := make([]uint64, number(t, seedsVar, usual))
+	seeds := make([]uint64, number(t, seedsVar, defaultSeeds))
 	for i := range seeds {
 		seeds[i] = uint64(i + 1)
 	}
@@ -144,6 +147,8 @@ func (s *total) failed() int {
 
 // missing returns what must occur in so many simulations, and did not.
 func (s *total) missing() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var names []string
 	for _, f := range faults {
 		names = append(names, string(f))
