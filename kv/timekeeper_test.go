@@ -259,7 +259,7 @@ func TestAStoreThatIsAloneHasTheTimeOfItsMachine(t *testing.T) {
 	assert.True(t, w.looks(third))
 	assert.WithinDuration(t, w.now(), third.Now(), 0)
 
-	w.pass(time.Hour) // a store that closes is not counted any more, so one that crashes later is not taken for it
+	w.pass(time.Hour) // the third is dead too
 	fourth := w.opening(0)
 	for range 10 {
 		assert.False(t, w.looks(fourth))
@@ -333,28 +333,29 @@ func TestAStoreThatOpensCountsNoSilenceInWhichItDidNotLook(t *testing.T) {
 	assert.WithinDuration(t, w.now(), late.Now(), time.Second)
 }
 
+// openWithRoom opens a store that can write only while there is room, and there is none yet.
+func (w *world) openWithRoom(room *bool) *kv.Store {
+	e := &odd{Engine: w.db.Connect(), commit: func(ctx context.Context, v kv.View, c kv.Change) error {
+		if !*room {
+			return kv.ErrNothing
+		}
+		return v.Commit(ctx, c)
+	}}
+	s, err := kv.Open(w.t.Context(), &shared{e}, (&computer{world: w}).clocks())
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { assert.NoError(w.t, s.Close()) })
+	assert.WithinDuration(w.t, w.now(), s.Now(), time.Second)
+	require.ErrorIs(w.t, s.Look(w.t.Context()), kv.ErrNothing, "it goes on trying")
+	return s
+}
+
 // A store opens also where it can write nothing, as in a full cluster. It is counted as soon as it can write.
 func TestAStoreOpensWithoutAWrite(t *testing.T) {
 	w := newWorld(t)
 	keeper := w.open()
 	w.run(1, keeper)
 	room := false
-	open := func() *kv.Store {
-		e := &odd{Engine: w.db.Connect()}
-		e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
-			if !room {
-				return kv.ErrNothing
-			}
-			return v.Commit(ctx, c)
-		}
-		s, err := kv.Open(t.Context(), &shared{e}, (&computer{world: w}).clocks())
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-		assert.WithinDuration(t, w.now(), s.Now(), time.Second)
-		require.ErrorIs(t, s.Look(t.Context()), kv.ErrNothing, "it goes on trying")
-		return s
-	}
-	s := open()
+	s := w.openWithRoom(&room)
 	w.run(3, keeper)
 	assert.WithinDuration(t, w.now(), s.Now(), time.Second)
 	room = true
@@ -368,7 +369,7 @@ func TestAStoreOpensWithoutAWrite(t *testing.T) {
 	require.NoError(t, keeper.Close())
 	room = false
 	w.pass(time.Hour)
-	s = open() // nobody is there, and the last tick is old
+	s = w.openWithRoom(&room) // nobody is there, and the last tick is old
 	room = true
 	require.NoError(t, s.Look(t.Context()))
 	assert.True(t, s.KeepsTime())
@@ -381,19 +382,10 @@ func TestAStoreThatIsNotCountedGoesOn(t *testing.T) {
 	w := newWorld(t)
 	keeper := w.open()
 	w.run(1, keeper)
-	var refused error
-	e := &odd{Engine: w.db.Connect(), commit: func(ctx context.Context, v kv.View, c kv.Change) error {
-		if refused != nil {
-			return refused
-		}
-		return v.Commit(ctx, c)
-	}}
-	refused = kv.ErrNothing
-	s, err := kv.Open(t.Context(), &shared{e}, (&computer{world: w}).clocks())
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, s.Close()) }()
+	room := false
+	s := w.openWithRoom(&room)
 	w.pass(3 * time.Second)
-	refused = nil
+	room = true
 	require.NoError(t, s.Look(t.Context()))
 	assert.True(t, s.KeepsTime())
 	assert.Equal(t, 2, s.Open(), "the dead one stays counted")
