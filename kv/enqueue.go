@@ -8,28 +8,34 @@ import (
 
 // Enqueue adds all of the jobs or none.
 func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]contract.Enqueued, error) {
-	first := ask{tickets: len(req.Jobs)}
+	first, weight := ask{tickets: len(req.Jobs)}, 0
 	if req.RequestKey != "" {
 		first.keys = append(first.keys, named(requests, req.RequestKey))
 	}
-	windows := false
+	windows, waits := false, false
 	for _, n := range req.Jobs {
+		weight += itemWeight + len(n.Payload)
+		waits = waits || len(n.After) > 0
 		if n.UniqueKey != "" {
-			first.keys = append(first.keys, named(uniques, n.UniqueKey))
+			first.uniques = append(first.uniques, n.UniqueKey)
 			windows = windows || n.UniqueFor > 0
 		}
 	}
 	if windows {
 		first.keys = append(first.keys, key(freed))
 	}
-	for _, name := range groupsNamed(req) {
+	about := groupsNamed(req)
+	for _, name := range about {
 		first.keys = append(first.keys, named(groups, name), named(gates, name))
 	}
 	refused := req.Check()
 	if err := s.linkAhead(ctx, refused, req.Jobs); err != nil {
 		return nil, err
 	}
-	return call(ctx, s, refused, first, func(t *txn) []contract.Enqueued {
+	if waits || len(about) > 0 {
+		weight = smallWeight + 1 // it reads more, and others would wait for that
+	}
+	return together(ctx, s, &s.adds, refused, weight, first, func(t *txn) []contract.Enqueued {
 		if len(req.Jobs) == 0 {
 			return nil
 		}
@@ -42,7 +48,6 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 			t.fail(err)
 			return nil
 		}
-		t.fetchHolders(req.Jobs)
 		t.expect(req)
 		answers := make([]contract.Enqueued, len(req.Jobs))
 		for i, n := range req.Jobs {

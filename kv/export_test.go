@@ -47,3 +47,13 @@ func (k *timekeeper) Now() time.Time { return k.now() }
 
 // IsKeeper reports whether the store has the name, under which it keeps the time.
 func (s *Store) IsKeeper(name string) bool { return s.keeper.name == name }
+
+// Share makes a call that may share a commit. It puts the key after the function has returned.
+func (s *Store) Share(ctx context.Context, key string, decide func()) error {
+	_, err := together(ctx, s, &s.adds, nil, itemWeight, ask{}, func(t *txn) struct{} {
+		decide()
+		t.putBlind([]byte(key), "")
+		return struct{}{}
+	})
+	return err
+}

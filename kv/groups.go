@@ -18,7 +18,7 @@ type group struct {
 	Awaited  bool      `json:",omitempty"` // jobs wait or have waited for it: whoever ends one of its jobs has to know
 }
 
-// groupsOfCall are what a call knows of groups.
+// groupsOfCall are what a call, or several that share a commit, know of groups.
 type groupsOfCall struct {
 	expected map[string]bool                 // those in which jobs of the call may be, which are not added yet
 	known    map[string]contract.GroupStatus // as they are now

@@ -94,19 +94,19 @@ func (s *Store) Fire(ctx context.Context, firings []contract.Firing) ([]contract
 
 // fetchFired reads in two trips the latest jobs of schedules, and the jobs that hold their unique keys.
 func (t *txn) fetchFired(firings []contract.Firing) {
-	var jobs []contract.NewJob
+	var held []string
 	var keys [][]byte
 	for _, f := range firings {
 		if one, known := t.schedule(f.Name); known {
-			jobs = append(jobs, one.Job)
 			keys = append(keys, key(rows, number(one.LastJob)))
 			if one.Job.UniqueKey != "" {
+				held = append(held, one.Job.UniqueKey)
 				keys = append(keys, named(uniques, one.Job.UniqueKey))
 			}
 		}
 	}
 	t.fetch(keys...)
-	t.fetchHolders(jobs)
+	t.fetchHolders(held)
 }
 
 func (t *txn) fire(f contract.Firing) contract.Fired {

@@ -224,10 +224,14 @@ func (u *untold) take() []news {
 // follow does what follows from calls that have committed, for a part of the jobs at most. Calls of this process take turns, and each does it for all that
 // wait for the turn. What is left, or fails, is for Settle.
 func (s *Store) follow(ctx context.Context, list []news) {
-	if len(list) == 0 {
-		return
+	if len(list) > 0 {
+		s.untold.add(list)
+		s.tellUntold(ctx)
 	}
-	s.untold.add(list)
+}
+
+// tellUntold tells what calls of this process have left to be told.
+func (s *Store) tellUntold(ctx context.Context) {
 	leave, err := s.turns.take(ctx, string(notes))
 	if err != nil { // whoever has the turn next tells the news, unless nobody has
 		s.leaveToSettle(ctx)
@@ -245,6 +249,7 @@ func (s *Store) follow(ctx context.Context, list []news) {
 			return did
 		})
 		if err != nil {
+			s.untold.add(mine) // for others who wait for the turn
 			break
 		}
 		most -= max(1, did.told)

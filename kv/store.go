@@ -53,6 +53,8 @@ type Store struct {
 	present  contract.Present
 	hub      wake.Hub
 	turns    turns
+	adds     combiner // of Enqueue
+	finishes combiner // of Ack, NAck, Extend and Save
 	untold   untold
 	told     atomic.Int64 // how many notes were written
 	crowds   crowds
@@ -74,6 +76,7 @@ func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) 
 		engine: engine, clock: of, shows: of.Now, logger: cmp.Or(options.Logger, slog.Default()),
 		maxLease: cmp.Or(options.MaxLease, contract.DefaultMaxLease), present: contract.Present{Logger: options.Logger},
 	}
+	s.adds.s, s.finishes.s = s, s
 	if err := cmp.Or(contract.CheckMaxLease(s.maxLease), engine.Limits().check()); err != nil {
 		_ = engine.Close() // the first error says more
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A txn is one try of a call: a view, what was read in it, and the writes that wait for the commit. It reads its own writes. It records its first error and
+// A txn is one try of a call, or of several that share a commit: a view, what was read in it, and the writes that wait for the commit. It reads its own writes. It records its first error and
 // then commits nothing. After an error, its steps return zero values instead of passing errors to each other.
 type txn struct {
 	ctx   context.Context
@@ -44,11 +44,18 @@ type txn struct {
 
 // An ask is what a call knows beforehand that it needs. It is read in one trip, with the time of the call.
 type ask struct {
-	keys   [][]byte
-	ranges func(now time.Time) []Range // now may be a little earlier than that of the call
+	keys    [][]byte
+	uniques []string                    // unique keys; the jobs that hold them are read by a trip more
+	ranges  func(now time.Time) []Range // now may be a little earlier than that of the call
 
 	tickets int  // how many new jobs there may be
 	any     bool // the store may be new, or have another layout, and the time does not matter
+}
+
+func (a *ask) add(other ask) {
+	a.keys = append(a.keys, other.keys...)
+	a.uniques = append(a.uniques, other.uniques...)
+	a.tickets += other.tickets
 }
 
 // patience is how long a call is started again after conflicts, and longestPause the longest pause before that.
@@ -168,6 +175,9 @@ func (s *Store) draw(ctx context.Context, n int) ([]int64, error) {
 // begin makes the first read. The time is taken after it, so that it is not older than what was read.
 func (t *txn) begin(first ask) {
 	keys := append([][]byte{key(metas)}, first.keys...)
+	for _, name := range first.uniques {
+		keys = append(keys, named(uniques, name))
+	}
 	var asked []Range
 	for _, k := range keys {
 		asked = append(asked, Range{From: k})
@@ -199,6 +209,7 @@ func (t *txn) begin(first ask) {
 	t.s.lines.Store(uint64(t.meta.Lines))
 	modes := t.meta.Modes // which the call may replace
 	t.s.modes.Store(&modes)
+	t.fetchHolders(first.uniques)
 }
 
 // note remembers what was read of a key.
@@ -217,7 +228,7 @@ func (t *txn) fail(err error) {
 	}
 }
 
-// look fails the call if its context has ended, and reports whether the call may continue.
+// look fails the call if the context has ended, and reports whether the call may continue.
 func (t *txn) look() bool {
 	t.fail(t.ctx.Err())
 	return t.err == nil

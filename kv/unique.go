@@ -19,14 +19,11 @@ type answer struct {
 	Until       time.Time
 }
 
-// fetchHolders reads in one trip the jobs that hold the unique keys of new ones.
-func (t *txn) fetchHolders(jobs []contract.NewJob) {
+// fetchHolders reads in one trip the jobs that hold the unique keys.
+func (t *txn) fetchHolders(names []string) {
 	var ids []int64
-	for _, n := range jobs {
-		if n.UniqueKey == "" {
-			continue
-		}
-		if h, held := get[holder](t, named(uniques, n.UniqueKey)); held {
+	for _, name := range names {
+		if h, held := get[holder](t, named(uniques, name)); held {
 			ids = append(ids, h.ID)
 		}
 	}

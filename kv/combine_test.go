@@ -1,0 +1,592 @@
+package kv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/kv"
+	"github.com/seed-ed332417/jq/kv/internal/memkv"
+)
+
+// A jam is a store whose reads and commits can be held, so that calls gather behind them. It is for a synctest bubble.
+type jam struct {
+	t             *testing.T
+	db            *memkv.DB
+	s             *kv.Store
+	reads, writes gate
+	trips         atomic.Int64 // of reads
+	commits       atomic.Int64
+	deaf          atomic.Bool // the engine does not look at contexts
+	conflicts     func(kv.Change) bool
+	calls         sync.WaitGroup
+}
+
+func inJam(t *testing.T, play func(t *testing.T, j *jam)) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &jam{t: t, db: memkv.New(), conflicts: func(kv.Change) bool { return false }}
+		e := &odd{Engine: j.db.Connect()}
+		e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+			j.trips.Add(1)
+			if err := j.reads.pass(ctx); err != nil {
+				return nil, err
+			}
+			return v.Read(ctx, ask...)
+		}
+		e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+			j.commits.Add(1)
+			if j.deaf.Load() {
+				ctx = context.WithoutCancel(ctx)
+			}
+			if err := j.writes.pass(ctx); err != nil {
+				return err
+			}
+			if j.conflicts(c) {
+				return kv.ErrConflict
+			}
+			return v.Commit(ctx, c)
+		}
+		j.s, _ = open(t, e)
+		j.enqueue(t.Context(), plain) // the first job changes what concerns the whole store
+		j.commits.Store(0)
+		play(t, j)
+		j.calls.Wait()
+	})
+}
+
+// A gate is open until stop.
+type gate struct{ now atomic.Pointer[chan struct{}] }
+
+// stop holds those who come from now on, until the caller calls open.
+func (g *gate) stop() (open func()) {
+	closed := make(chan struct{})
+	g.now.Store(&closed)
+	return sync.OnceFunc(func() {
+		g.now.CompareAndSwap(&closed, nil)
+		close(closed)
+	})
+}
+
+func (g *gate) pass(ctx context.Context) error {
+	closed := g.now.Load()
+	if closed == nil {
+		return nil
+	}
+	select {
+	case <-*closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A result is that of a call. It is known when the call has returned.
+type result struct {
+	done atomic.Bool
+	jobs []contract.Enqueued
+	err  error
+}
+
+// begin begins a call, and returns when it and all others wait for something.
+func (j *jam) begin(call func(r *result)) *result {
+	r := &result{}
+	j.calls.Go(func() {
+		call(r)
+		r.done.Store(true)
+	})
+	synctest.Wait()
+	return r
+}
+
+func (j *jam) enqueue(ctx context.Context, jobs ...contract.NewJob) *result {
+	return j.begin(func(r *result) { r.jobs, r.err = j.s.Enqueue(ctx, contract.EnqueueRequest{Jobs: jobs}) })
+}
+
+func (j *jam) ack(of contract.Job) *result {
+	return j.begin(func(r *result) {
+		outcomes, err := j.s.Ack(j.t.Context(), []contract.Ack{{Lease: of.Lease()}})
+		if r.err = err; err == nil {
+			assert.Equal(j.t, contract.StatusOK, outcomes[0].Status)
+		}
+	})
+}
+
+// claimed returns jobs in flight.
+func (j *jam) claimed(n int) []contract.Job {
+	j.t.Helper()
+	require.NoError(j.t, j.enqueue(j.t.Context(), slices.Repeat([]contract.NewJob{plain}, n)...).err)
+	list, err := j.s.FetchAndClaim(j.t.Context(), claimOf("q", n))
+	require.NoError(j.t, err)
+	require.Len(j.t, list, n)
+	j.commits.Store(0)
+	return list
+}
+
+// busy begins two calls, which have commits of their own and hold them until open.
+func (j *jam) busy() (open func()) {
+	j.t.Helper()
+	j.commits.Store(0)
+	open = j.writes.stop()
+	j.enqueue(j.t.Context(), plain)
+	j.enqueue(j.t.Context(), plain)
+	require.EqualValues(j.t, 2, j.commits.Load())
+	return open
+}
+
+// added returns how many jobs there are besides the first one and those of busy.
+func (j *jam) added() int {
+	counts, err := j.s.Count(j.t.Context(), contract.Filter{})
+	require.NoError(j.t, err)
+	total := 0
+	for _, q := range counts.Queues {
+		for _, n := range q.Jobs {
+			total += int(n)
+		}
+	}
+	return total - 3
+}
+
+// Calls that come while two commits are under way share the next one, and each has an answer of its own.
+func TestCallsAtOnceShareACommit(t *testing.T) {
+	const calls = 20
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		var all []*result
+		for range calls {
+			all = append(all, j.enqueue(t.Context(), plain))
+		}
+		require.EqualValues(t, 2, j.commits.Load())
+		open()
+		j.calls.Wait()
+		require.EqualValues(t, 3, j.commits.Load())
+		ids := map[int64]bool{}
+		for _, r := range all {
+			require.NoError(t, r.err)
+			ids[r.jobs[0].ID] = true
+		}
+		assert.Len(t, ids, calls)
+		assert.Equal(t, calls, j.added())
+	})
+	inJam(t, func(t *testing.T, j *jam) {
+		leases := j.claimed(2 + calls)
+		open := j.writes.stop()
+		for _, l := range leases {
+			j.ack(l)
+		}
+		require.EqualValues(t, 2, j.commits.Load())
+		j.trips.Store(0)
+		open()
+		j.calls.Wait()
+		assert.EqualValues(t, 3, j.commits.Load())
+		assert.EqualValues(t, 1, j.trips.Load(), "for all rows")
+	})
+}
+
+// The calls of a shared commit decide one after the other, like calls with commits of their own.
+func TestCallsOfASharedCommitSeeEachOther(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		request := func(key string, job contract.NewJob) *result {
+			return j.begin(func(r *result) {
+				r.jobs, r.err = j.s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{job}, RequestKey: key})
+			})
+		}
+		unique := plain
+		unique.UniqueKey = "u"
+		once, again := request("r", plain), request("r", plain)
+		first, second := request("", unique), request("", unique)
+		open()
+		j.calls.Wait()
+		require.EqualValues(t, 3, j.commits.Load())
+		assert.Equal(t, once.jobs, again.jobs)
+		assert.Equal(t, first.jobs[0].ID, second.jobs[0].ID)
+		assert.True(t, second.jobs[0].Duplicate)
+		assert.Equal(t, 2, j.added())
+	})
+	inJam(t, func(t *testing.T, j *jam) {
+		leases := j.claimed(3)
+		open := j.writes.stop()
+		j.ack(leases[0])
+		j.ack(leases[1])
+		l := leases[2].Lease()
+		var statuses []contract.Status
+		for _, call := range []func() ([]contract.Outcome, error){
+			func() ([]contract.Outcome, error) {
+				return j.s.Save(t.Context(), []contract.Save{{Lease: l, Progress: []byte("1")}})
+			},
+			func() ([]contract.Outcome, error) { return j.s.Ack(t.Context(), []contract.Ack{{Lease: l}}) },
+			func() ([]contract.Outcome, error) { return j.s.Extend(t.Context(), []contract.Lease{l}, time.Hour) },
+			func() ([]contract.Outcome, error) {
+				return j.s.NAck(t.Context(), []contract.NAck{{Lease: l, Form: contract.Fail}})
+			},
+		} {
+			statuses = append(statuses, "")
+			at := len(statuses) - 1
+			j.begin(func(*result) {
+				got, err := call()
+				if assert.NoError(t, err) {
+					statuses[at] = got[0].Status
+				}
+			})
+		}
+		open()
+		j.calls.Wait()
+		require.EqualValues(t, 3, j.commits.Load())
+		assert.Equal(t, []contract.Status{contract.StatusOK, contract.StatusOK, contract.StatusFinished, contract.StatusStale}, statuses)
+		detail, err := j.s.Get(t.Context(), l.ID)
+		require.NoError(t, err)
+		assert.Equal(t, contract.Succeeded, detail.State)
+		assert.Equal(t, "1", string(detail.Progress))
+	})
+}
+
+// A call with many jobs, or with waits, waits for no other one, and calls with long documents share a commit with fewer.
+func TestSharedCommitsStaySmall(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		j.enqueue(t.Context(), inQueue("q", "g")) // the first group changes what concerns the whole store
+		open := j.busy()
+		long := plain
+		long.Payload = []byte(`"` + strings.Repeat("a", 12<<10) + `"`)
+		for range 30 {
+			j.enqueue(t.Context(), long)
+		}
+		require.EqualValues(t, 2, j.commits.Load())
+		j.enqueue(t.Context(), slices.Repeat([]contract.NewJob{plain}, 100)...)
+		require.EqualValues(t, 3, j.commits.Load(), "the call with many jobs has a commit of its own at once")
+		j.enqueue(t.Context(), inQueue("q", "g"))
+		require.EqualValues(t, 4, j.commits.Load(), "that of a group likewise")
+		open()
+		j.calls.Wait()
+		assert.EqualValues(t, 4+4, j.commits.Load(), "of nine calls each")
+		assert.Equal(t, 132, j.added())
+	})
+}
+
+// A call whose context ends has its answer at once, and the others theirs when the commit is known.
+func TestCallersThatLeaveASharedCommit(t *testing.T) {
+	// shared returns two calls that share a commit, held at the gate. The context of the first one ends by leave.
+	shared := func(j *jam, at *gate) (one, other *result, leave, open func()) {
+		before := j.busy()
+		ctx, leave := context.WithCancel(j.t.Context())
+		one, other = j.enqueue(ctx, plain), j.enqueue(j.t.Context(), plain)
+		require.EqualValues(j.t, 2, j.commits.Load())
+		open = at.stop()
+		before()
+		synctest.Wait()
+		require.False(j.t, one.done.Load())
+		return one, other, leave, open
+	}
+	t.Run("before its turn", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			open := j.busy()
+			ctx, leave := context.WithCancel(t.Context())
+			one := j.enqueue(ctx, plain)
+			leave()
+			synctest.Wait()
+			require.True(t, one.done.Load())
+			assert.ErrorIs(t, one.err, contract.ErrUnavailable)
+			assert.ErrorIs(t, one.err, context.Canceled)
+			open()
+			j.calls.Wait()
+			assert.Equal(t, 0, j.added())
+		})
+	})
+	t.Run("before it has decided", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			one, other, leave, open := shared(j, &j.reads)
+			leave()
+			synctest.Wait()
+			require.True(t, one.done.Load())
+			assert.ErrorIs(t, one.err, contract.ErrUnavailable)
+			require.False(t, other.done.Load())
+			trips := j.trips.Load()
+			open()
+			j.calls.Wait()
+			require.NoError(t, other.err)
+			assert.Equal(t, trips, j.trips.Load(), "the other call has not begun again")
+			assert.Equal(t, 1, j.added())
+		})
+	})
+	t.Run("while it decides", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			before := j.busy()
+			ctx, leave := context.WithCancel(t.Context())
+			var decides atomic.Bool
+			ready := make(chan struct{})
+			one := j.begin(func(r *result) {
+				r.err = j.s.Share(ctx, "!", func() {
+					decides.Store(true)
+					<-ready
+				})
+			})
+			other := j.enqueue(t.Context(), plain)
+			before()
+			synctest.Wait()
+			require.True(t, decides.Load())
+			leave()
+			synctest.Wait()
+			require.False(t, one.done.Load(), "its request is still read")
+			close(ready)
+			j.calls.Wait()
+			assert.Zero(t, keysIn(t, j.db, "!"))
+			assert.ErrorIs(t, one.err, contract.ErrUnavailable)
+			assert.ErrorIs(t, one.err, context.Canceled)
+			require.NoError(t, other.err)
+			assert.Equal(t, 1, j.added())
+		})
+	})
+	t.Run("during the commit", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			one, other, leave, open := shared(j, &j.writes)
+			require.EqualValues(t, 3, j.commits.Load())
+			leave()
+			synctest.Wait()
+			require.True(t, one.done.Load())
+			assert.ErrorIs(t, one.err, contract.ErrInDoubt)
+			assert.ErrorIs(t, one.err, context.Canceled)
+			require.False(t, other.done.Load())
+			open()
+			j.calls.Wait()
+			require.NoError(t, other.err)
+			assert.Equal(t, 2, j.added())
+		})
+	})
+	t.Run("during a commit that conflicts", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			one, other, leave, open := shared(j, &j.writes)
+			j.conflicts = func(kv.Change) bool { return j.commits.Load() == 3 }
+			leave()
+			synctest.Wait()
+			require.ErrorIs(t, one.err, contract.ErrInDoubt)
+			open()
+			j.calls.Wait()
+			require.NoError(t, other.err)
+			assert.Equal(t, 1, j.added(), "nobody waits for the job of the call that left")
+		})
+	})
+	t.Run("all at once", func(t *testing.T) {
+		for gateOf, want := range map[string]error{"reads": contract.ErrUnavailable, "writes": contract.ErrInDoubt} {
+			inJam(t, func(t *testing.T, j *jam) {
+				at := map[string]*gate{"reads": &j.reads, "writes": &j.writes}[gateOf]
+				before := j.busy()
+				ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer leave()
+				all := []*result{j.enqueue(ctx, plain), j.enqueue(ctx, plain)}
+				open := at.stop()
+				before()
+				<-ctx.Done()
+				synctest.Wait()
+				for _, r := range all {
+					require.True(t, r.done.Load())
+					assert.ErrorIs(t, r.err, want)
+					assert.ErrorIs(t, r.err, context.DeadlineExceeded)
+				}
+				open()
+				synctest.Wait()
+				assert.Equal(t, 0, j.added(), "the commit has ended with the contexts")
+			})
+		}
+	})
+	t.Run("although it takes effect", func(t *testing.T) {
+		inJam(t, func(t *testing.T, j *jam) {
+			leases := j.claimed(4)
+			for _, l := range leases {
+				require.NoError(t, j.enqueue(t.Context(), inQueue("waiting", "", contract.Wait{ID: l.ID})).err)
+			}
+			heard, err := j.s.Subscribe(t.Context(), nil)
+			require.NoError(t, err)
+			before := j.writes.stop()
+			j.ack(leases[0])
+			j.ack(leases[1])
+			ctx, leave := context.WithCancel(t.Context())
+			for _, l := range leases[2:] {
+				j.begin(func(*result) {
+					_, err := j.s.Ack(ctx, []contract.Ack{{Lease: l.Lease()}})
+					assert.ErrorIs(t, err, contract.ErrInDoubt)
+				})
+			}
+			j.deaf.Store(true)
+			open := j.writes.stop()
+			before()
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+			for len(heard) > 0 {
+				<-heard
+			}
+			open()
+			j.calls.Wait()
+			synctest.Wait()
+			detail, err := j.s.Get(t.Context(), leases[3].ID)
+			require.NoError(t, err)
+			require.Equal(t, contract.Succeeded, detail.State)
+			var all []contract.Wakeup
+			for len(heard) > 0 {
+				all = append(all, <-heard)
+			}
+			assert.Contains(t, all, contract.Wakeup{Settle: true}, "somebody else has to tell who waits")
+		})
+	})
+	t.Run("as the only one", func(t *testing.T) {
+		for _, gateOf := range []func(*jam) *gate{func(j *jam) *gate { return &j.reads }, func(j *jam) *gate { return &j.writes }} {
+			inJam(t, func(t *testing.T, j *jam) {
+				open := gateOf(j).stop()
+				defer open()
+				ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+				defer leave()
+				one := j.enqueue(ctx, plain)
+				<-ctx.Done()
+				synctest.Wait()
+				require.True(t, one.done.Load())
+				assert.ErrorIs(t, one.err, context.DeadlineExceeded)
+			})
+		}
+	})
+}
+
+// A call that is refused, or meets damage, fails by itself.
+func TestASharedCommitFailsForOne(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		request := func(priority int) *result {
+			one := plain
+			one.Priority = priority
+			return j.begin(func(r *result) {
+				r.jobs, r.err = j.s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{one}, RequestKey: "r"})
+			})
+		}
+		good := []*result{j.enqueue(t.Context(), plain), request(1)}
+		bad := request(2)
+		good = append(good, j.enqueue(t.Context(), plain))
+		open()
+		j.calls.Wait()
+		for _, r := range good {
+			if errors.Is(r.err, contract.ErrInvalid) {
+				bad, r = r, bad // the calls that were made by themselves have come in another order
+			}
+			require.NoError(t, r.err)
+		}
+		require.ErrorIs(t, bad.err, contract.ErrInvalid)
+		assert.Equal(t, 3, j.added())
+	})
+	inJam(t, func(t *testing.T, j *jam) {
+		leases := j.claimed(6)
+		commit(t, j.db, kv.Change{Puts: []kv.Item{{Key: binary.BigEndian.AppendUint64([]byte("j"), uint64(leases[4].ID)), Value: []byte("{")}}})
+		open := j.writes.stop()
+		var all []*result
+		for _, l := range leases {
+			all = append(all, j.ack(l))
+		}
+		open()
+		j.calls.Wait()
+		for i, r := range all {
+			assert.Equal(t, i == 4, errors.Is(r.err, contract.ErrUnavailable), "%d: %v", i, r.err)
+		}
+	})
+}
+
+// Calls whose shared commit conflicts are made by themselves, so that one which conflicts again and again does not hold up the others.
+func TestCallsOfASharedCommitThatConflictsGoAlone(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		for range 8 {
+			j.enqueue(t.Context(), plain)
+		}
+		j.conflicts = func(c kv.Change) bool {
+			rows := slices.DeleteFunc(c.Puts, func(p kv.Item) bool { return p.Key[0] != 'j' })
+			return len(rows) > 1
+		}
+		open()
+		j.calls.Wait()
+		assert.Equal(t, 8, j.added())
+		assert.EqualValues(t, 2+1+8, j.commits.Load())
+	})
+}
+
+// Calls wait for commits under way, but not for long.
+func TestCallsDoNotWaitForSlowCommits(t *testing.T) {
+	for _, joint := range []bool{false, true} {
+		inJam(t, func(t *testing.T, j *jam) {
+			slow, commits := j.busy(), 2
+			if joint {
+				j.enqueue(t.Context(), plain)
+				j.enqueue(t.Context(), plain)
+				now := j.writes.stop()
+				slow()
+				synctest.Wait()
+				slow, commits = now, 3
+				j.enqueue(t.Context(), plain)
+				commits++
+			}
+			waiting := []*result{j.enqueue(t.Context(), plain), j.enqueue(t.Context(), plain)}
+			j.writes.stop()()
+			require.EqualValues(t, commits, j.commits.Load())
+			<-time.After(time.Second)
+			synctest.Wait()
+			require.EqualValues(t, commits+1, j.commits.Load())
+			for _, r := range append(waiting, j.enqueue(t.Context(), plain)) {
+				require.True(t, r.done.Load())
+				require.NoError(t, r.err)
+			}
+			open := j.writes.stop()
+			for range 4 {
+				j.enqueue(t.Context(), plain)
+			}
+			require.EqualValues(t, commits+4, j.commits.Load())
+			slow()
+			synctest.Wait()
+			require.EqualValues(t, commits+4, j.commits.Load(), "the slow ones have given their slots back before")
+			open()
+			j.calls.Wait()
+			require.EqualValues(t, commits+5, j.commits.Load())
+		})
+	}
+}
+
+// No call that has ended a job returns before those who wait for the job are told.
+func TestSharedCommitsTellBeforeTheyAnswer(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		leases := j.claimed(4)
+		var waiting []int64
+		for _, l := range leases {
+			added := j.enqueue(t.Context(), inQueue("waiting", "", contract.Wait{ID: l.ID}))
+			require.NoError(t, added.err)
+			waiting = append(waiting, added.jobs[0].ID)
+		}
+		j.commits.Store(0)
+		alone := j.writes.stop()
+		var all []*result
+		for _, l := range leases {
+			all = append(all, j.ack(l))
+		}
+		require.EqualValues(t, 2, j.commits.Load())
+		shared := j.writes.stop()
+		alone()
+		synctest.Wait()
+		telling := j.writes.stop()
+		shared()
+		synctest.Wait()
+		require.EqualValues(t, 5, j.commits.Load(), "two calls, what they tell, two calls together, and what those tell")
+		require.False(t, all[2].done.Load())
+		require.False(t, all[3].done.Load())
+		telling()
+		j.calls.Wait()
+		for i, r := range all {
+			require.NoError(t, r.err)
+			detail, err := j.s.Get(t.Context(), waiting[i])
+			require.NoError(t, err)
+			assert.Equal(t, contract.Ready, detail.State)
+		}
+	})
+}
