@@ -232,6 +232,14 @@ func TestViewThatIsTooOldHasEnded(t *testing.T) {
 		_, err := old.Read(t.Context(), kv.Range{From: []byte("k")})
 		return errors.Is(err, kv.ErrConflict)
 	}, lockPatience, time.Millisecond, "a read of an old view")
+	require.Eventually(t, func() bool {
+		later, err := e.View(t.Context())
+		if err != nil {
+			return false
+		}
+		defer later.Close()
+		return later.(kv.Timer).Now().Sub(old.(kv.Timer).Now()) > time.Millisecond
+	}, lockPatience, time.Millisecond, "a commit goes by the time of the cluster, in milliseconds")
 	require.ErrorIs(t, old.Commit(t.Context(), put("k", "2", read[0][0])), kv.ErrConflict)
 	tikv.SetOldest(e, time.Hour)
 	assert.Equal(t, "1", string(get(t, e, "k").Value))
