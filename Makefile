@@ -48,7 +48,7 @@ screenshots: ## take the pictures of the dashboard in docs/screenshots, from wor
 mutants: ## plant faults in the code and list those that the tests miss, 40 minutes; continues where it stopped. FLAGS='-n 3 -packages internal/wire' for less
 	@mkdir -p .cache && go run ./internal/mutants -json .cache/mutants.json $(FLAGS)
 
-kills: ## print which cases of the suite fail which broken stores, a minute. KILLS=all for those of other groups too, an hour
+kills: ## print which cases of the suite fail which broken stores, eight minutes. KILLS=all for those of other groups too, an hour
 	@go test ./internal/conformance -run '^TestKills$$' -kills $(or $(KILLS),group) -timeout 90m -count 1 -v
 
 release: ## build the files of a release into dist: archives, packages, SBOMs, checksums. VERSION=v0.2.0; default: that of the commit

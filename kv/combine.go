@@ -11,9 +11,9 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A combiner lets small calls of this process share commits. Two commits are under way at once, and those who call meanwhile share the next one. So a call that
+// A combiner lets small calls of a store share commits. At most two commits are under way at once, and those who call meanwhile share the next one. So a call that
 // comes alone waits for nobody, and many at once cost the engine few commits. In a shared commit the calls decide one after the other, and each reads what those before it
-// have written. If it is not applied, each of them is made by itself.
+// have written. If it is known that nothing was applied, each of them is made by itself.
 type combiner struct {
 	s *Store
 
@@ -34,9 +34,9 @@ type caller struct {
 
 	answered chan struct{} // closed when known is set, with what follows
 	known    bool
-	alone    bool  // it makes the call by itself
-	slot     *slot // for that; nil if it needs none
-	noted    bool  // something is to be told
+	alone    bool        // it makes the call by itself
+	slot     *time.Timer // for that; nil if it needs none
+	noted    bool        // something is to be told
 	err      error
 }
 
@@ -45,14 +45,7 @@ type joint struct {
 	callers []*caller
 	present int  // callers that wait for the answer
 	decided bool // no request is read any more, and the commit may take effect
-	ctx     context.Context
 	cancel  context.CancelFunc
-}
-
-// A slot is for one commit.
-type slot struct {
-	slow *time.Timer
-	free bool
 }
 
 const (
@@ -62,8 +55,12 @@ const (
 	sharedWeight  = 128 * itemWeight // of the calls that share a commit
 )
 
-// After slowCommit, a commit gives its slot to others. An engine whose leader has died may answer one commit late or never, and the next at once.
-const slowCommit = 250 * time.Millisecond
+// An engine that has lost a leader may answer some calls late or never, and others at once. After slowCommit, a commit gives its slot to others. Calls that
+// could not decide in sharedPatience are made by themselves, because what one of them needs may be out of reach.
+const (
+	slowCommit     = 250 * time.Millisecond
+	sharedPatience = 2 * time.Second
+)
 
 // together is call for those that may share a commit.
 func together[T any](ctx context.Context, s *Store, c *combiner, refused error, weight int, first ask, do func(*txn) T) (T, error) {
@@ -116,43 +113,40 @@ func (c *combiner) start() {
 		}
 		some := slices.Clone(c.waiting[:n])
 		c.waiting = slices.Delete(c.waiting, 0, n)
-		at := c.take()
+		slot := c.take()
 		if n == 1 {
-			some[0].alone, some[0].slot = true, at
+			some[0].alone, some[0].slot = true, slot
 			some[0].answer(nil)
 			continue
 		}
-		now := &joint{callers: some, present: n}
-		now.ctx, now.cancel = context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.Background())
+		now := &joint{callers: some, present: n, cancel: cancel}
 		for _, one := range some {
 			one.in = now
 		}
 		c.s.calls.Add(1) // as each of the callers has done
-		go c.commit(now, at)
+		go c.commit(ctx, now, slot)
 	}
 }
 
-// take takes a slot. The caller has locked mu.
-func (c *combiner) take() *slot {
+// take takes a slot, which is free when its timer ends. The caller has locked mu.
+func (c *combiner) take() (slot *time.Timer) {
 	c.running++
-	at := &slot{}
-	at.slow = time.AfterFunc(slowCommit, func() { c.release(at) })
-	return at
+	return time.AfterFunc(slowCommit, c.free)
 }
 
-// release frees the slot, unless it is free. It may be nil.
-func (c *combiner) release(at *slot) {
-	if at == nil {
-		return
+// release frees the slot, unless that has happened. It may be nil.
+func (c *combiner) release(slot *time.Timer) {
+	if slot != nil && slot.Stop() {
+		c.free()
 	}
+}
+
+func (c *combiner) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at.slow.Stop()
-	if !at.free {
-		at.free = true
-		c.running--
-		c.start()
-	}
+	c.running--
+	c.start()
 }
 
 // leave answers a caller whose context has ended. If its request is being read, end does so, and the commit takes no effect.
@@ -190,15 +184,17 @@ func (o *caller) answer(err error) {
 }
 
 // commit makes one try of a shared commit.
-func (c *combiner) commit(now *joint, at *slot) {
+func (c *combiner) commit(ctx context.Context, now *joint, slot *time.Timer) {
 	defer c.s.calls.Done()
 	defer now.cancel()
 	began := time.Now()
+	patience := time.AfterFunc(sharedPatience, func() { c.giveUp(now) })
+	defer patience.Stop()
 	var first ask
 	for _, one := range now.callers {
 		first.add(one.first)
 	}
-	_, news, err := try(now.ctx, c.s, first, func(t *txn) struct{} {
+	_, news, err := try(ctx, c.s, first, func(t *txn) struct{} {
 		c.decide(t, now)
 		return struct{}{}
 	})
@@ -207,7 +203,7 @@ func (c *combiner) commit(now *joint, at *slot) {
 		c.s.hub.Tell(contract.Wakeup{Settle: true})
 	}
 	// Those who have their answers may call again at once, and the first of them would have a commit alone.
-	time.AfterFunc(min(time.Since(began), slowCommit)/16, func() { c.release(at) })
+	time.AfterFunc(min(time.Since(began), slowCommit)/16, func() { c.release(slot) })
 }
 
 // decide lets the callers that are still there decide, one after the other.
@@ -216,13 +212,22 @@ func (c *combiner) decide(t *txn, now *joint) {
 		if c.begin(one) {
 			one.do(t)
 		}
-		if t.err != nil {
+		if !t.look() {
 			return
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now.decided = t.look() // unless one of them has left
+}
+
+// giveUp ends a shared commit that has not been decided.
+func (c *combiner) giveUp(now *joint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !now.decided {
+		now.cancel()
+	}
 }
 
 func (c *combiner) begin(one *caller) bool {

@@ -29,6 +29,7 @@ type jam struct {
 	trips         atomic.Int64 // of reads
 	commits       atomic.Int64
 	deaf          atomic.Bool // the engine does not look at contexts
+	lost          atomic.Bool // what the engine answers to commits
 	conflicts     func(kv.Change) bool
 	calls         sync.WaitGroup
 }
@@ -55,7 +56,11 @@ func inJam(t *testing.T, play func(t *testing.T, j *jam)) {
 			if j.conflicts(c) {
 				return kv.ErrConflict
 			}
-			return v.Commit(ctx, c)
+			err := v.Commit(ctx, c)
+			if j.lost.Load() {
+				return errors.New("the answer is lost")
+			}
+			return err
 		}
 		j.s, _ = open(t, e)
 		j.enqueue(t.Context(), plain) // the first job changes what concerns the whole store
@@ -220,19 +225,8 @@ func TestCallsOfASharedCommitSeeEachOther(t *testing.T) {
 		j.ack(leases[0])
 		j.ack(leases[1])
 		l := leases[2].Lease()
-		var statuses []contract.Status
-		for _, call := range []func() ([]contract.Outcome, error){
-			func() ([]contract.Outcome, error) {
-				return j.s.Save(t.Context(), []contract.Save{{Lease: l, Progress: []byte("1")}})
-			},
-			func() ([]contract.Outcome, error) { return j.s.Ack(t.Context(), []contract.Ack{{Lease: l}}) },
-			func() ([]contract.Outcome, error) { return j.s.Extend(t.Context(), []contract.Lease{l}, time.Hour) },
-			func() ([]contract.Outcome, error) {
-				return j.s.NAck(t.Context(), []contract.NAck{{Lease: l, Form: contract.Fail}})
-			},
-		} {
-			statuses = append(statuses, "")
-			at := len(statuses) - 1
+		statuses := make([]contract.Status, 3)
+		finish := func(at int, call func() ([]contract.Outcome, error)) {
 			j.begin(func(*result) {
 				got, err := call()
 				if assert.NoError(t, err) {
@@ -240,14 +234,21 @@ func TestCallsOfASharedCommitSeeEachOther(t *testing.T) {
 				}
 			})
 		}
+		fail := func() ([]contract.Outcome, error) {
+			return j.s.NAck(t.Context(), []contract.NAck{{Lease: l, Form: contract.Fail}})
+		}
+		finish(0, func() ([]contract.Outcome, error) {
+			return j.s.Ack(t.Context(), []contract.Ack{{Lease: l, Result: []byte("1")}})
+		})
+		finish(1, fail)
+		finish(2, fail)
 		open()
 		j.calls.Wait()
 		require.EqualValues(t, 3, j.commits.Load())
-		assert.Equal(t, []contract.Status{contract.StatusOK, contract.StatusOK, contract.StatusFinished, contract.StatusStale}, statuses)
+		assert.Equal(t, []contract.Status{contract.StatusOK, contract.StatusStale, contract.StatusStale}, statuses)
 		detail, err := j.s.Get(t.Context(), l.ID)
 		require.NoError(t, err)
 		assert.Equal(t, contract.Succeeded, detail.State)
-		assert.Equal(t, "1", string(detail.Progress))
 	})
 }
 
@@ -492,6 +493,100 @@ func TestASharedCommitFailsForOne(t *testing.T) {
 		j.calls.Wait()
 		for i, r := range all {
 			assert.Equal(t, i == 4, errors.Is(r.err, contract.ErrUnavailable), "%d: %v", i, r.err)
+		}
+	})
+}
+
+// A shared commit whose answer is lost is in doubt for all, and is not made again.
+func TestASharedCommitInDoubtIsNotMadeAgain(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		all := []*result{j.enqueue(t.Context(), plain), j.enqueue(t.Context(), plain)}
+		j.lost.Store(true)
+		shared := j.writes.stop()
+		open()
+		synctest.Wait()
+		require.EqualValues(t, 3, j.commits.Load())
+		shared()
+		j.calls.Wait()
+		for _, r := range all {
+			assert.ErrorIs(t, r.err, contract.ErrInDoubt)
+		}
+		assert.Equal(t, 2, j.added())
+		assert.EqualValues(t, 3, j.commits.Load())
+	})
+}
+
+// Calls that share a commit do not wait for long for what one of them needs.
+func TestCallsThatCanNotDecideTogetherGoAlone(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		open := j.busy()
+		all := []*result{j.enqueue(t.Context(), plain), j.enqueue(t.Context(), plain)}
+		stuck := j.reads.stop()
+		defer stuck()
+		open()
+		synctest.Wait()
+		j.reads.stop()()
+		<-time.After(time.Second)
+		synctest.Wait()
+		require.False(t, all[0].done.Load())
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		for _, r := range all {
+			require.True(t, r.done.Load())
+			require.NoError(t, r.err)
+		}
+		assert.Equal(t, 2, j.added())
+	})
+}
+
+// Close waits for calls that wait for a commit, or share one.
+func TestCloseWaitsForSharedCommits(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		before := j.busy()
+		shared := []*result{j.enqueue(t.Context(), plain), j.enqueue(t.Context(), plain)}
+		open := j.writes.stop()
+		before()
+		synctest.Wait()
+		require.EqualValues(t, 3, j.commits.Load())
+		other, waiting := j.enqueue(t.Context(), plain), j.enqueue(t.Context(), plain)
+		closed := j.begin(func(r *result) { r.err = j.s.Close() })
+		require.False(t, closed.done.Load())
+		open()
+		j.calls.Wait()
+		for _, r := range append(shared, other, waiting, closed) {
+			require.NoError(t, r.err)
+		}
+		require.ErrorIs(t, j.enqueue(t.Context(), plain).err, contract.ErrClosed)
+	})
+}
+
+// A call that can not tell who waits leaves that to others that wait for the turn.
+func TestNewsOfACallThatHasEndedAreToldByOthers(t *testing.T) {
+	inJam(t, func(t *testing.T, j *jam) {
+		leases := j.claimed(2)
+		var waiting []int64
+		for _, l := range leases {
+			waiting = append(waiting, j.enqueue(t.Context(), inQueue("waiting", "", contract.Wait{ID: l.ID})).jobs[0].ID)
+		}
+		commits := j.writes.stop()
+		ctx, leave := context.WithCancel(t.Context())
+		j.begin(func(*result) {
+			_, err := j.s.Ack(ctx, []contract.Ack{{Lease: leases[0].Lease()}})
+			assert.NoError(t, err)
+		})
+		telling := j.writes.stop()
+		commits()
+		synctest.Wait()
+		other := j.ack(leases[1])
+		leave()
+		telling()
+		j.calls.Wait()
+		require.NoError(t, other.err)
+		for _, id := range waiting {
+			detail, err := j.s.Get(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, contract.Ready, detail.State)
 		}
 	})
 }

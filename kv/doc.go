@@ -16,7 +16,7 @@
 // No key is written by every call, and no counter is read and written by every call: two calls conflict only if they are about the same job, unique key,
 // request key, limit key or queue with a limit, or if both end the last jobs of a group. Ids come from [Engine.Tickets].
 //
-// Small calls that come at once, from many goroutines of a process, share a commit. If that fails, each is made by itself.
+// Small calls that come at once, from many goroutines of a process, share a commit. If it is known that nothing was applied, each is made by itself.
 //
 // A call that ends a job for which others wait notes that in the same commit, and tells the others in commits of its own. If its process ends between these,
 // Settle goes on in any other process. The design is in

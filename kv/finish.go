@@ -9,14 +9,14 @@ import (
 
 // Ack marks jobs as succeeded.
 func (s *Store) Ack(ctx context.Context, acks []contract.Ack) ([]contract.Outcome, error) {
-	return finish(ctx, s, contract.CheckAcks(acks), acks,
+	return finish(ctx, s, &s.finishes, contract.CheckAcks(acks), acks,
 		func(a contract.Ack) (contract.Lease, int) { return a.Lease, len(a.Result) },
 		func(t *txn, r *contract.Record, a contract.Ack) contract.Outcome { return r.Ack(a, a.Refused(), t.now) })
 }
 
 // NAck ends leases without success.
 func (s *Store) NAck(ctx context.Context, nacks []contract.NAck) ([]contract.Outcome, error) {
-	return finish(ctx, s, contract.CheckNAcks(nacks), nacks,
+	return finish(ctx, s, &s.finishes, contract.CheckNAcks(nacks), nacks,
 		func(n contract.NAck) (contract.Lease, int) { return n.Lease, len(n.Error) },
 		func(t *txn, r *contract.Record, n contract.NAck) contract.Outcome {
 			return r.NAck(n, n.Failure(), t.now)
@@ -25,21 +25,21 @@ func (s *Store) NAck(ctx context.Context, nacks []contract.NAck) ([]contract.Out
 
 // Extend is the heartbeat. It never answers busy, because no caller's transaction can lock a job here.
 func (s *Store) Extend(ctx context.Context, held []contract.Lease, ttl time.Duration) ([]contract.Outcome, error) {
-	return finish(ctx, s, contract.CheckLease(contract.CheckExtend(held, ttl), ttl, s.maxLease), held,
+	return finish(ctx, s, &s.keeps, contract.CheckLease(contract.CheckExtend(held, ttl), ttl, s.maxLease), held,
 		func(l contract.Lease) (contract.Lease, int) { return l, 0 },
 		func(t *txn, r *contract.Record, l contract.Lease) contract.Outcome { return r.Extend(l, ttl, t.now) })
 }
 
 // Save stores checkpoints and progress.
 func (s *Store) Save(ctx context.Context, saves []contract.Save) ([]contract.Outcome, error) {
-	return finish(ctx, s, contract.CheckSaves(saves), saves,
+	return finish(ctx, s, &s.keeps, contract.CheckSaves(saves), saves,
 		func(s contract.Save) (contract.Lease, int) { return s.Lease, len(s.Checkpoint) + len(s.Progress) },
 		func(_ *txn, r *contract.Record, s contract.Save) contract.Outcome { return r.Save(s, s.Check()) })
 }
 
 // finish applies each item to the record of its job, or to nil if there is no such job, and saves the job if the lease is in force. The function of returns the lease of an item, and
 // the bytes of its documents.
-func finish[T any](ctx context.Context, s *Store, refused error, items []T, of func(T) (contract.Lease, int),
+func finish[T any](ctx context.Context, s *Store, c *combiner, refused error, items []T, of func(T) (contract.Lease, int),
 	apply func(*txn, *contract.Record, T) contract.Outcome,
 ) ([]contract.Outcome, error) {
 	weight, first := 0, ask{}
@@ -48,7 +48,7 @@ func finish[T any](ctx context.Context, s *Store, refused error, items []T, of f
 		weight += itemWeight + documents
 		first.keys = append(first.keys, key(rows, number(l.ID)))
 	}
-	return together(ctx, s, &s.finishes, refused, weight, first, func(t *txn) []contract.Outcome {
+	return together(ctx, s, c, refused, weight, first, func(t *txn) []contract.Outcome {
 		return each(items, func(item T) contract.Outcome {
 			l, _ := of(item)
 			j := t.job(l.ID)

@@ -248,8 +248,10 @@ func (s *Store) tellUntold(ctx context.Context) {
 			_, did.told, did.all = t.tell(t.hear(next), toldAtOnce, min(most, toldAtOnce))
 			return did
 		})
-		if err != nil {
+		if ctx.Err() != nil {
 			s.untold.add(mine) // for others who wait for the turn
+		}
+		if err != nil {
 			break
 		}
 		most -= max(1, did.told)

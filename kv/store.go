@@ -54,7 +54,8 @@ type Store struct {
 	hub      wake.Hub
 	turns    turns
 	adds     combiner // of Enqueue
-	finishes combiner // of Ack, NAck, Extend and Save
+	finishes combiner // of Ack and NAck
+	keeps    combiner // of Extend and Save, which do not wait until others are told
 	untold   untold
 	told     atomic.Int64 // how many notes were written
 	crowds   crowds
@@ -76,7 +77,7 @@ func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) 
 		engine: engine, clock: of, shows: of.Now, logger: cmp.Or(options.Logger, slog.Default()),
 		maxLease: cmp.Or(options.MaxLease, contract.DefaultMaxLease), present: contract.Present{Logger: options.Logger},
 	}
-	s.adds.s, s.finishes.s = s, s
+	s.adds.s, s.finishes.s, s.keeps.s = s, s, s
 	if err := cmp.Or(contract.CheckMaxLease(s.maxLease), engine.Limits().check()); err != nil {
 		_ = engine.Close() // the first error says more
 		return nil, err
