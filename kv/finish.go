@@ -37,8 +37,7 @@ func (s *Store) Save(ctx context.Context, saves []contract.Save) ([]contract.Out
 		func(_ *txn, r *contract.Record, s contract.Save) contract.Outcome { return r.Save(s, s.Check()) })
 }
 
-// finish applies each item to the record of its job, or to nil if there is no such job, and saves the job if the lease is in force. The function of returns the lease of an item, and
-// the bytes of its documents.
+// finish applies each item under its lease. The function of returns that, and the bytes of the item's documents.
 func finish[T any](ctx context.Context, s *Store, c *combiner, refused error, items []T, of func(T) (contract.Lease, int),
 	apply func(*txn, *contract.Record, T) contract.Outcome,
 ) ([]contract.Outcome, error) {
@@ -51,16 +50,7 @@ func finish[T any](ctx context.Context, s *Store, c *combiner, refused error, it
 	return together(ctx, s, c, refused, weight, first, func(t *txn) []contract.Outcome {
 		return each(items, func(item T) contract.Outcome {
 			l, _ := of(item)
-			j := t.job(l.ID)
-			if j == nil {
-				return apply(t, nil, item)
-			}
-			held := j.Holds(l)
-			o := apply(t, &j.Record, item)
-			if held && o.Status == contract.StatusOK {
-				t.saveEnded(j)
-			}
-			return o
+			return t.under(l, func(r *contract.Record) contract.Outcome { return apply(t, r, item) })
 		})
 	})
 }
@@ -71,4 +61,18 @@ func each[T any](items []T, do func(T) contract.Outcome) []contract.Outcome {
 		outcomes[i] = do(item)
 	}
 	return outcomes
+}
+
+// under applies an item to the record of its job. It changes the job only if the lease is in force.
+func (t *txn) under(l contract.Lease, apply func(*contract.Record) contract.Outcome) contract.Outcome {
+	j := t.job(l.ID)
+	if j == nil {
+		return apply(nil)
+	}
+	held := j.Holds(l)
+	o := apply(&j.Record)
+	if held && o.Status == contract.StatusOK {
+		t.saveEnded(j)
+	}
+	return o
 }
