@@ -28,9 +28,9 @@ type caller struct {
 	weight int
 	do     func(*txn)
 
-	in    *joint // nil while it waits
-	begun bool   // its request is being read, or was
-	left  bool   // before it has decided
+	in    *sharedCommit // nil while it waits
+	begun bool          // its request is being read, or was
+	left  bool          // before it has decided
 
 	answered chan struct{} // closed when known is set, with what follows
 	known    bool
@@ -40,8 +40,8 @@ type caller struct {
 	err      error
 }
 
-// A joint is a commit of several calls.
-type joint struct {
+// A sharedCommit is a commit for several calls.
+type sharedCommit struct {
 	callers []*caller
 	present int  // callers that wait for the answer
 	decided bool // no request is read any more, and the commit may take effect
@@ -120,7 +120,7 @@ func (c *combiner) start() {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		now := &joint{callers: some, present: n, cancel: cancel}
+		now := &sharedCommit{callers: some, present: n, cancel: cancel}
 		for _, one := range some {
 			one.in = now
 		}
@@ -184,7 +184,7 @@ func (o *caller) answer(err error) {
 }
 
 // commit makes one try of a shared commit.
-func (c *combiner) commit(ctx context.Context, now *joint, slot *time.Timer) {
+func (c *combiner) commit(ctx context.Context, now *sharedCommit, slot *time.Timer) {
 	defer c.s.calls.Done()
 	defer now.cancel()
 	began := time.Now()
@@ -207,7 +207,7 @@ func (c *combiner) commit(ctx context.Context, now *joint, slot *time.Timer) {
 }
 
 // decide lets the callers that are still there decide, one after the other.
-func (c *combiner) decide(t *txn, now *joint) {
+func (c *combiner) decide(t *txn, now *sharedCommit) {
 	for _, one := range now.callers {
 		if c.begin(one) {
 			one.do(t)
@@ -222,7 +222,7 @@ func (c *combiner) decide(t *txn, now *joint) {
 }
 
 // giveUp ends a shared commit that has not been decided.
-func (c *combiner) giveUp(now *joint) {
+func (c *combiner) giveUp(now *sharedCommit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !now.decided {
@@ -238,7 +238,7 @@ func (c *combiner) begin(one *caller) bool {
 }
 
 // end answers the callers, and reports whether all have left. It lets them make their calls by themselves if nothing was applied.
-func (c *combiner) end(now *joint, noted bool, err error) (nobody bool) {
+func (c *combiner) end(now *sharedCommit, noted bool, err error) (nobody bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range now.callers {
