@@ -111,13 +111,14 @@ type choice struct {
 
 // begin returns what the first trip asks for: the heads of the lines that were in use the last time.
 func (c *choice) begin(now time.Time) []Range {
-	if modes := c.s.modes.Load(); modes != nil && (*modes)[c.queue].has(byKey) {
+	latest := c.s.latest.Load()
+	if latest.Modes[c.queue].has(byKey) {
 		c.byKey, c.known, c.asked, c.own = true, 0, nil, nil
 		return looks(c.queue, now, c.limit)
 	}
 	c.byKey = false
 	c.own = c.s.crowds.own(c.queue, now, false)
-	c.known = lines(c.s.lines.Load())
+	c.known = latest.Lines
 	c.asked = c.ranges(c.known, now)
 	return c.asked
 }

@@ -62,7 +62,7 @@ func (s *Store) moveAll(ctx context.Context, name string) error {
 
 // moveLeft goes a part of the way of queues whose movers may be gone. Nobody needs to hear whether that succeeds: it is tried again.
 func (s *Store) moveLeft(ctx context.Context) {
-	for name, m := range *s.modes.Load() {
+	for name, m := range s.latest.Load().Modes {
 		if m.has(moving) {
 			_, _ = s.movePart(ctx, name)
 		}

@@ -59,9 +59,8 @@ type Store struct {
 	untold   untold
 	told     atomic.Int64 // how many notes were written
 	crowds   crowds
-	shards   int           // of each line; see meta
-	lines    atomic.Uint64 // the latest known lines in use
-	modes    atomic.Pointer[map[string]mode]
+	shards   int                  // of each line; see meta
+	latest   atomic.Pointer[meta] // that a call has read
 	watch    watch
 
 	mu     sync.Mutex // guards closed, and that no call begins after it is set

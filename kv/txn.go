@@ -206,9 +206,8 @@ func (t *txn) begin(first ask) {
 		t.fail(fmt.Errorf("%w: it says that its keys have the layout %d", errDamaged, t.meta.Layout))
 		return
 	}
-	t.s.lines.Store(uint64(t.meta.Lines))
-	modes := t.meta.Modes // which the call may replace
-	t.s.modes.Store(&modes)
+	latest := t.meta // which the call may change
+	t.s.latest.Store(&latest)
 	t.fetchHolders(first.uniques)
 }
 
