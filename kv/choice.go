@@ -16,9 +16,9 @@ type head struct {
 }
 
 // headsOf returns the ranges of the heads of a line, each of a number of jobs.
-func (s *Store) headsOf(queue string, l line, now time.Time, wide func(shard int) int) (asked []Range) {
+func (s *Store) headsOf(queue string, l line, m mark, now time.Time, wide func(shard int) int) (asked []Range) {
 	for shard := range s.shards {
-		asked = append(asked, upTo(inShard(queue, l, byte(shard)), now, wide(shard)))
+		asked = append(asked, m.upTo(inShard(queue, l, byte(shard)), now, wide(shard)))
 	}
 	return asked
 }
@@ -100,6 +100,7 @@ type choice struct {
 	first bool             // take the first jobs of all shards
 	own   *own             // nil if the store is alone
 	known lines            // in use
+	marks map[string]mark  // by which the first trip has asked
 	asked []Range          // of the first trip
 	heads map[line][]*head // by shard
 
@@ -118,14 +119,14 @@ func (c *choice) begin(now time.Time) []Range {
 	}
 	c.byKey = false
 	c.own = c.s.crowds.own(c.queue, now, false)
-	c.known = latest.Lines
-	c.asked = c.ranges(c.known, now)
+	c.known, c.marks = latest.Lines, latest.Marks
+	c.asked = c.ranges(c.known, c.marks, now)
 	return c.asked
 }
 
-func (c *choice) ranges(of lines, now time.Time) (asked []Range) {
+func (c *choice) ranges(of lines, marks map[string]mark, now time.Time) (asked []Range) {
 	for _, l := range of.all() {
-		asked = append(asked, c.s.headsOf(c.queue, l, now, c.width)...)
+		asked = append(asked, c.s.headsOf(c.queue, l, marks[markOfLine(c.queue, l)], now, c.width)...)
 	}
 	return asked
 }
@@ -153,14 +154,20 @@ func (c *choice) width(shard int) int {
 	return min(c.limit, int(fair+3*math.Sqrt(fair))+1)
 }
 
-// read makes heads of what the first trip has read, and reads those of lines that are in use since.
+// read makes heads of what the first trip has read, and reads those of lines that are in use since, or that begin earlier.
 func (c *choice) read(t *txn) {
 	c.heads = map[line][]*head{}
 	c.note(c.known, headed(c.asked, t.first))
-	if since := t.meta.Lines &^ c.known; since != 0 {
-		asked := c.ranges(since, t.now)
-		c.note(since, headed(asked, t.scan(asked...)))
-		c.known |= since
+	missing := t.meta.Lines &^ c.known
+	for _, l := range c.known.all() {
+		if name := markOfLine(c.queue, l); t.meta.Marks[name].before(c.marks[name]) {
+			missing |= 1 << l.bit()
+		}
+	}
+	if missing != 0 {
+		asked := c.ranges(missing, t.meta.Marks, t.now)
+		c.note(missing, headed(asked, t.scan(asked...)))
+		c.known |= missing
 	}
 	if c.first {
 		return

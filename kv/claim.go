@@ -14,6 +14,9 @@ import (
 // but are written.
 func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
 	refused := contract.CheckLease(req.Check(), req.TTL, s.maxLease)
+	if refused == nil {
+		s.walk(ctx, s.marksOf(req.Queue)...)
+	}
 	for fewer, rounds := false, 0; ; rounds++ {
 		c := &choice{s: s, queue: req.Queue, limit: req.Limit, take: rounds >= mostRounds}
 		first := ask{keys: [][]byte{named(queues, req.Queue), named(claims, req.Queue)}, ranges: c.begin}
@@ -95,7 +98,9 @@ func (t *txn) admitted(rate contract.Rate, log *contract.ClaimLog, req contract.
 
 // inFlight returns how many jobs of the queue are in flight.
 func (t *txn) inFlight(queue string) (n int) {
-	for lease := range t.each(under(key(leases))) {
+	all := under(key(leases))
+	all.From = append(all.From, t.meta.Marks[markOfLeases].At...)
+	for lease := range t.each(all) {
 		if string(lease.Value[8:]) == queue {
 			n++
 		}

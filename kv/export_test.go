@@ -57,3 +57,12 @@ func (s *Store) Share(ctx context.Context, key string, decide func()) error {
 	})
 	return err
 }
+
+// Walk sets when the store raises marks, and how far they stay behind the time.
+func (s *Store) Walk(most int, behind time.Duration) { s.walks.most, s.walks.behind = most, behind }
+
+// RaiseAlways makes the store raise each mark at each look, up to its time, whatever its engine is.
+func (s *Store) RaiseAlways() {
+	s.marks = true
+	s.Walk(0, 0)
+}

@@ -156,7 +156,9 @@ func (t *txn) save(j *job) {
 	if j.place.key != "" && table(j.place.key[0]) == leases && j.State != contract.InFlight && j.room {
 		t.woken[contract.Wakeup{Queue: j.Queue}] = true // there is room
 	}
+	was := j.place.key
 	t.move(&j.place, placeOf(j, t.s.shards))
+	t.moved(was, j.place.key)
 	t.use(j)
 	t.moveSpots(j)
 	t.move(&j.expires, expiryOf(j))

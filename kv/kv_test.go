@@ -452,13 +452,13 @@ func TestEngineThatHasLostAllIsNoNewStore(t *testing.T) {
 
 // A store does not open keys of another layout, because it would find only some of their jobs.
 func TestOtherLayoutsAreRefused(t *testing.T) {
-	for _, other := range []string{"1", "5", "99"} {
+	for _, other := range []string{"1", "6", "99"} {
 		db := memkv.New()
 		v, err := db.Connect().View(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, v.Commit(t.Context(), kv.Change{Puts: []kv.Item{{Key: []byte("m"), Value: []byte(`{"Layout":` + other + `}`)}}}))
 		_, err = kv.Open(t.Context(), db.Connect(), nil)
-		require.ErrorContains(t, err, "the layout "+other+", and this version of jq knows 4: use the version that wrote them, or a later one")
+		require.ErrorContains(t, err, "the layout "+other+", and this version of jq knows 5: use the version that wrote them, or a later one")
 	}
 }
 

@@ -7,16 +7,17 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// layout is the version of the keys and values below, withWaits that of a store in which a job has waited for others, or was in a group, and withKeys that of one
-// with a policy that has to do with limit keys: a program that does not know of these must not use it.
+// layout is the version of the keys and values below, withWaits that of a store in which a job has waited for others, or was in a group, withKeys that of one
+// with a policy that has to do with limit keys, and withMarks that of one that had a mark: a program that does not know of these must not use it.
 const (
 	layout    = 2
 	withWaits = 3
 	withKeys  = 4
+	withMarks = 5
 )
 
 // known reports whether this package knows the layout.
-func known(of int) bool { return of >= layout && of <= withKeys }
+func known(of int) bool { return of >= layout && of <= withMarks }
 
 // A table is the first byte of its keys. Numbers and times in keys are encoded so that they sort by value. Values are JSON
 // unless a comment says otherwise; "none" is an empty value.

@@ -38,7 +38,7 @@ func (t *txn) oldestOf(names []string, known []line) (due []contract.QueueDue) {
 	var asked []Range
 	for _, name := range names {
 		for _, l := range known {
-			asked = append(asked, t.s.headsOf(name, l, t.now, func(int) int { return headsAtOnce })...)
+			asked = append(asked, t.s.headsOf(name, l, t.meta.Marks[markOfLine(name, l)], t.now, func(int) int { return headsAtOnce })...)
 		}
 	}
 	found, each := headed(asked, t.scan(asked...)), len(known)*t.s.shards

@@ -47,7 +47,7 @@ func (t *txn) setMode(name string, m mode) {
 	if modes[name] = m; m == 0 {
 		delete(modes, name)
 	}
-	t.meta.Modes, t.meta.Layout = modes, withKeys
+	t.meta.Modes, t.meta.Layout = modes, max(t.meta.Layout, withKeys)
 	t.put(key(metas), t.meta)
 }
 

@@ -9,12 +9,22 @@ import (
 
 // RecoverExpiredLeases ends leases that have expired, the oldest first.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRequest) ([]contract.Recovered, error) {
+	refused := req.Check()
+	if refused == nil {
+		s.walk(ctx, markOfLeases)
+	}
+	var m mark
+	var until time.Time
 	first := ask{ranges: func(now time.Time) []Range {
-		return []Range{ended(now), upTo(key(leases), now.Add(-req.Grace.Truncate(contract.Resolution)), req.Limit)}
+		m, until = s.latest.Load().Marks[markOfLeases], now.Add(-req.Grace.Truncate(contract.Resolution))
+		return []Range{ended(now), m.upTo(key(leases), until, req.Limit)}
 	}}
-	recovered, err := inTurn(ctx, s, string(leases), req.Check(), first, func(t *txn) []contract.Recovered {
+	recovered, err := inTurn(ctx, s, string(leases), refused, first, func(t *txn) []contract.Recovered {
 		t.forget(t.first[0])
 		expired := t.first[1]
+		if is := t.meta.Marks[markOfLeases]; is.before(m) {
+			expired = t.scan(is.upTo(key(leases), until, req.Limit))[0]
+		}
 		brought := t.bringBack(req.Limit)
 		var recovered []contract.Recovered
 		for _, j := range t.indexed(expired) {

@@ -25,7 +25,7 @@ func openSeveral(ctx context.Context, n int, clk clock.Clock, connect func() kv.
 	return spread.Open(ctx, n, clk, func() (kv.Engine, error) { return connect(), nil })
 }
 
-// The suite on three stores, each of which makes every third call. Their engines have a clock.
+// The suite on three stores, each of which makes every third call, and raises its marks. Their engines have a clock.
 func TestConformanceOfSeveralStores(t *testing.T) {
 	const (
 		noClock = "each store keeps its own latest time, like stores in several processes without a clock in common"
@@ -38,11 +38,22 @@ func TestConformanceOfSeveralStores(t *testing.T) {
 		"Ahead/LeaseOfAClockThatWasAheadRunsFromNow": noJump,
 		"Notify/FollowsRoom":                         noRoom, "Notify/FollowsRoomUnderARate": noRoom,
 	})
-	jqtest.Cases(t, jqtest.Adapter{New: timedSpread, Exclude: exclude})
+	a := raising(t, 3, func(w *watched, clk clock.Clock) func() kv.Engine {
+		return func() kv.Engine {
+			e := w.connect()
+			return struct {
+				timed
+				kv.Watcher
+			}{timed{e, clk.Now}, e.(kv.Watcher)}
+		}
+	})
+	a.Exclude = exclude
+	jqtest.Cases(t, a)
 }
 
 func TestHistoriesOnSeveralStores(t *testing.T) {
-	jqtest.Linear(t, jqtest.Adapter{New: newSpread, Exclude: excluded}, 100)
+	jqtest.Linear(t, jqtest.Adapter{New: newSpread, Exclude: excluded}, 50)
+	jqtest.Linear(t, raising(t, 3, nil), 50)
 }
 
 func newSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
@@ -62,24 +73,59 @@ func TestStoresOnOneEngineShareTheirJobs(t *testing.T) {
 	defer cancel()
 
 	r := &run{given: map[contract.Lease]string{}, ended: map[int64]int{}, want: jobs}
+	r.share(ctx, t, s.Stores, each, clk)
+	counts, err := s.Count(ctx, contract.Filter{})
+	require.NoError(t, err)
+	require.Len(t, counts.Queues, 1)
+	assert.Equal(t, map[contract.State]int64{contract.Succeeded: jobs}, counts.Queues[0].Jobs)
+}
+
+// A late clock is behind another one.
+type lateClock struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (c lateClock) Now() time.Time { return c.Clock.Now().Add(-c.by) }
+
+// Clocks that differ by more than marks are behind the time put jobs and leases before them.
+func TestStoresWithMarksAndOtherClocksShareTheirJobs(t *testing.T) {
+	const jobs, each = 300, 2
+	clk := clock.NewMock()
+	w := &watched{t: t, DB: memkv.New()}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var stores []*kv.Store
+	for i := range 3 {
+		s, err := kv.Open(ctx, w.connect(), &kv.Options{Clock: lateClock{clk, time.Duration(2*i) * time.Second}})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, s.Close()) }()
+		s.RaiseAlways()
+		stores = append(stores, s)
+	}
+	r := &run{given: map[contract.Lease]string{}, ended: map[int64]int{}, want: jobs}
+	r.share(ctx, t, stores, each, clk)
+	assert.Positive(t, w.held.Load(), "marks that held")
+	assert.Positive(t, w.taken.Load(), "marks that were taken away")
+}
+
+// share lets the stores produce and do all jobs, each by a number of workers.
+func (r *run) share(ctx context.Context, t *testing.T, stores []*kv.Store, each int, clk *clock.Mock) {
+	t.Helper()
 	var all sync.WaitGroup
-	for i, one := range s.Stores {
+	for i, one := range stores {
 		for n := range each {
 			name := fmt.Sprintf("store %d, worker %d", i, n)
-			all.Go(func() { assert.NoError(t, r.produce(ctx, one, name, jobs/stores/each)) })
+			all.Go(func() { assert.NoError(t, r.produce(ctx, one, name, r.want/len(stores)/each)) })
 			all.Go(func() { assert.NoError(t, r.consume(ctx, one, clk, name)) })
 		}
 	}
 	all.Wait()
 	assert.Empty(t, r.twice, "leases that were given twice")
-	assert.Len(t, r.ended, jobs)
+	assert.Len(t, r.ended, r.want)
 	for id, times := range r.ended {
 		assert.Equal(t, 1, times, "how often job %d succeeded", id)
 	}
-	counts, err := s.Count(ctx, contract.Filter{})
-	require.NoError(t, err)
-	require.Len(t, counts.Queues, 1)
-	assert.Equal(t, map[contract.State]int64{contract.Succeeded: jobs}, counts.Queues[0].Jobs)
 }
 
 // A run is what workers of several stores saw.

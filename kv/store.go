@@ -59,6 +59,8 @@ type Store struct {
 	untold   untold
 	told     atomic.Int64 // how many notes were written
 	crowds   crowds
+	marks    bool // whether it raises any
+	walks    walks
 	shards   int                  // of each line; see meta
 	latest   atomic.Pointer[meta] // that a call has read
 	watch    watch
@@ -77,6 +79,7 @@ func Open(ctx context.Context, engine Engine, options *Options) (*Store, error) 
 		maxLease: cmp.Or(options.MaxLease, contract.DefaultMaxLease), present: contract.Present{Logger: options.Logger},
 	}
 	s.adds.s, s.finishes.s, s.keeps.s = s, s, s
+	s.marks, s.walks.most, s.walks.behind = shared(engine), mostWalked, markBehind
 	if err := cmp.Or(contract.CheckMaxLease(s.maxLease), engine.Limits().check()); err != nil {
 		_ = engine.Close() // the first error says more
 		return nil, err
@@ -150,13 +153,15 @@ func (s *Store) isClosed() bool {
 
 // A meta is what concerns the whole store.
 type meta struct {
-	Layout int   // of the keys; see layout, withWaits and withKeys
+	Layout int   // of the keys; see layout, withWaits, withKeys and withMarks
 	Epoch  int64 // see Fence
 	Shards int   // of each line; see sharedShards
 	Lines  lines // of all queues that had a job ever. The others are empty
 	Ended  int64 // the latest epoch whose Fence has ended the leases that were in force
 
-	Modes map[string]mode `json:",omitempty"` // of the queues whose claims find jobs by limit key. The map is never changed, but replaced
+	// The maps are never changed, but replaced.
+	Modes map[string]mode `json:",omitempty"` // of the queues whose claims find jobs by limit key
+	Marks map[string]mark `json:",omitempty"` // by the beginnings of the keys of lines, without shards, and of leases
 }
 
 // errMissing means that the engine has no store, and that it was opened without creating one.
@@ -189,5 +194,5 @@ func (s *Store) prepare(ctx context.Context, exists bool) error {
 }
 
 func otherLayout(of int) error {
-	return fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", of, withKeys)
+	return fmt.Errorf("its keys have the layout %d, and this version of jq knows %d: use the version that wrote them, or a later one", of, withMarks)
 }

@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/enginetest"
-	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
@@ -33,19 +31,6 @@ type timedView struct {
 }
 
 func (v timedView) Now() time.Time { return v.now }
-
-// timedSpread is three stores on engines that have a clock, the one that the suite sets. The clock of the process is the real one.
-func timedSpread(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
-	db := memkv.New()
-	connect := func() kv.Engine {
-		e := db.Connect()
-		return struct {
-			timed
-			kv.Watcher
-		}{timed{e, clk.Now}, e.(kv.Watcher)}
-	}
-	return jqtest.Reopened(ctx, func(ctx context.Context) (contract.Store, error) { return openSeveral(ctx, 3, nil, connect) }, nil)
-}
 
 // The time of an engine counts, and not that of the process. It does not go back by a little.
 func TestTimeOfAnEngine(t *testing.T) {

@@ -33,6 +33,7 @@ type txn struct {
 	groups groupsOfCall
 	noted  []news // what the call has left for others to be told
 	hints  map[string]string
+	gone   map[string]int // how many entries of jobs it has removed, by the names of their marks
 
 	tickets []int64                  // for new jobs
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
@@ -130,11 +131,11 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 	if err != nil {
 		return none, nil, ours(err)
 	}
-	defer view.Close()
 	t := &txn{
 		ctx: ctx, s: s, view: view, asked: asked, tickets: tickets, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
-		woken: map[contract.Wakeup]bool{}, added: map[string]bool{}, later: map[string]time.Duration{},
+		woken: map[contract.Wakeup]bool{}, added: map[string]bool{}, later: map[string]time.Duration{}, gone: map[string]int{},
 	}
+	defer func() { t.view.Close() }()
 	t.begin(first)
 	if t.err != nil {
 		return none, nil, t.err
@@ -146,9 +147,14 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 		return none, nil, t.err
 	}
 	if len(t.writes) > 0 {
-		if err := t.commit(); err != nil {
+		err := t.commit()
+		for errors.Is(err, ErrConflict) && t.onlyMarksMoved() {
+			err = t.commit()
+		}
+		if err != nil {
 			return none, nil, err
 		}
+		s.walks.note(t.gone)
 	}
 	if t.after != nil {
 		t.after()
@@ -199,7 +205,7 @@ func (t *txn) begin(first ask) {
 	t.meta, _ = get[meta](t, key(metas))
 	switch {
 	case known(t.meta.Layout) || first.any:
-	case t.meta.Layout > withKeys: // a later version has begun to use it
+	case t.meta.Layout > withMarks: // a later version has begun to use it
 		t.fail(otherLayout(t.meta.Layout))
 		return
 	default:

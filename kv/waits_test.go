@@ -409,10 +409,10 @@ func metaOf(t *testing.T, db *memkv.DB) string {
 // A program that has a store open whose layout a later one changes says so, and not that the store is damaged.
 func TestLaterLayoutIsRefusedWhileItIsOpen(t *testing.T) {
 	db, s, _ := newStore(t)
-	commit(t, db, kv.Change{Puts: []kv.Item{{Key: []byte("m"), Value: []byte(`{"Layout":5}`)}}})
+	commit(t, db, kv.Change{Puts: []kv.Item{{Key: []byte("m"), Value: []byte(`{"Layout":6}`)}}})
 	_, err := s.Enqueue(t.Context(), request(1))
 	require.ErrorIs(t, err, contract.ErrUnavailable)
-	assert.ErrorContains(t, err, "its keys have the layout 5, and this version of jq knows 4")
+	assert.ErrorContains(t, err, "its keys have the layout 6, and this version of jq knows 5")
 }
 
 // Most jobs of a group end without a note, and without a look at those who wait: that would be three trips and a commit for each.

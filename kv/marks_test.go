@@ -1,0 +1,629 @@
+package kv_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/jqtest"
+	"github.com/seed-ed332417/jq/kv"
+	"github.com/seed-ed332417/jq/kv/internal/memkv"
+)
+
+// A watched map is one of which a test sees, after each commit, that no key stands before the mark that is there for it.
+type watched struct {
+	t *testing.T
+	*memkv.DB
+	held  atomic.Int64 // marks that were looked at
+	taken atomic.Int64 // marks that were there at the look before, and are gone
+
+	mu     sync.Mutex
+	before map[string]mark
+}
+
+func (w *watched) connect() kv.Engine {
+	e := w.Connect()
+	return struct {
+		kv.Engine
+		kv.Watcher
+	}{&odd{Engine: e, commit: func(ctx context.Context, v kv.View, c kv.Change) error {
+		err := v.Commit(ctx, c)
+		if err == nil {
+			w.look()
+		}
+		return err
+	}, read: func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		for _, r := range ask {
+			assert.True(w.t, r.To == nil || bytes.Compare(r.From, r.To) < 0, "a range from %q to %q", r.From, r.To)
+		}
+		return v.Read(ctx, ask...)
+	}}, e.(kv.Watcher)}
+}
+
+// A mark is what tests know of one.
+type mark struct{ At, Proposed []byte }
+
+func marksOf(t *testing.T, v kv.View) map[string]mark {
+	t.Helper()
+	found, err := v.Read(context.Background(), kv.Range{From: []byte("m")})
+	require.NoError(t, err)
+	if len(found[0]) == 0 {
+		return nil
+	}
+	return marksAt(t, found[0][0])
+}
+
+func marksAt(t *testing.T, item kv.Item) map[string]mark {
+	t.Helper()
+	var meta struct{ Marks map[string]mark }
+	require.NoError(t, json.Unmarshal(item.Value, &meta))
+	return meta.Marks
+}
+
+func marksIn(t *testing.T, db *memkv.DB) map[string]mark {
+	t.Helper()
+	v, err := db.Connect().View(t.Context())
+	require.NoError(t, err)
+	return marksOf(t, v)
+}
+
+func (w *watched) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	marks := requireMarks(w.t, w.DB)
+	for name, m := range w.before {
+		if len(m.At) > 0 && len(marks[name].At) == 0 {
+			w.taken.Add(1)
+		}
+	}
+	w.before = marks
+	for _, m := range marks {
+		if len(m.At) > 0 {
+			w.held.Add(1)
+		}
+	}
+}
+
+// requireMarks fails the test if a key stands before a mark. It returns the marks.
+func requireMarks(t *testing.T, db *memkv.DB) map[string]mark {
+	t.Helper()
+	v, err := db.Connect().View(context.Background())
+	require.NoError(t, err)
+	marks := marksOf(t, v)
+	for name, m := range marks {
+		prefixes := [][]byte{[]byte(name)}
+		if name[0] == 'w' {
+			prefixes = nil
+			for shard := range byte(16) {
+				prefixes = append(prefixes, append([]byte(name), shard))
+			}
+		}
+		for _, prefix := range prefixes {
+			found, err := v.Read(context.Background(), kv.Range{From: prefix, To: append(bytes.Clone(prefix), m.At...), Limit: 1})
+			require.NoError(t, err)
+			assert.Empty(t, found[0], "a key stands before the mark %x", m.At)
+		}
+	}
+	return marks
+}
+
+// raising returns an adapter for several stores on one map, each of which raises its marks at each look. Their engines have a clock if there is a function that connects such ones.
+func raising(t *testing.T, stores int, timed func(*watched, clock.Clock) func() kv.Engine) jqtest.Adapter {
+	t.Helper()
+	held := &atomic.Int64{}
+	t.Cleanup(func() { assert.Positive(t, held.Load(), "marks that held") })
+	return jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+		w := &watched{t: t, DB: memkv.New()}
+		of, one := clk, w.connect
+		if timed != nil {
+			of, one = nil, timed(w, clk)
+		}
+		open := func(ctx context.Context) (contract.Store, error) {
+			s, err := openSeveral(ctx, stores, of, one)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range s.Stores {
+				one.RaiseAlways()
+			}
+			return s, nil
+		}
+		return jqtest.Reopened(ctx, open, func() error { held.Add(w.held.Load()); return nil })
+	}}
+}
+
+func TestRandomWithMarks(t *testing.T) { jqtest.Random(t, raising(t, 1, nil)) }
+
+// A program whose clock is behind puts jobs and leases before marks. They are found all the same, whenever they come: before the mark is proposed, before it holds, and then.
+func TestKeyBeforeAMark(t *testing.T) {
+	for what, scene := range map[string]func(*late){"job": (*late).job, "job by a little": (*late).jobByALittle, "lease": (*late).lease} {
+		for name, when := range map[string]func(mark) bool{"before it is proposed": isProposed, "before it holds": holds} {
+			t.Run(what+" "+name, func(t *testing.T) {
+				l := newLate(t, nothing)
+				scene(l)
+				l.between(l.raises(when), func(*kv.Store) { l.again() }, func(*kv.Store) { l.put() })
+				l.again()
+				l.again()
+				assert.Subset(t, l.found, l.late)
+			})
+		}
+		t.Run(what+" afterwards", func(t *testing.T) {
+			l := newLate(t, nothing)
+			scene(l)
+			l.again()
+			require.NotEmpty(t, marksIn(t, l.db)[l.mark].At)
+			l.two.Walk(1, 0) // the next call only reads
+			l.put()
+			l.clk.Add(time.Second)
+			l.look() // it knows the mark that was there before
+			l.again()
+			assert.Subset(t, l.found, l.late)
+		})
+	}
+}
+
+// Without the guard of the key that has the marks, jobs and leases are hidden.
+func TestMarksRestOnTheirGuard(t *testing.T) {
+	for what, scene := range map[string]func(*late){"job": (*late).job, "lease": (*late).lease} {
+		t.Run(what, func(t *testing.T) {
+			l := newLate(t, func(_ kv.Change, g kv.Item) bool { return g.Key[0] == 'm' })
+			scene(l)
+			l.between(l.raises(holds), func(*kv.Store) { l.again() }, func(*kv.Store) { l.put() })
+			for range 3 {
+				l.again()
+			}
+			assert.NotEmpty(t, marksIn(t, l.db)[l.mark].At)
+			assert.NotSubset(t, l.found, l.late)
+		})
+	}
+}
+
+// Marks stay behind the time, so that clocks which differ a little take none away.
+func TestMarksStayBehindTheTime(t *testing.T) {
+	l := newLate(t, nothing)
+	l.jobByALittle()
+	l.two.Walk(0, time.Second)
+	for range 3 { // by the third one there is no job any more where the mark will be
+		l.again()
+	}
+	before := marksIn(t, l.db)
+	require.NotEmpty(t, before[l.mark].At)
+	l.put()
+	assert.Equal(t, before, marksIn(t, l.db))
+}
+
+// A recovery with a grace has not looked at the latest leases.
+func TestGraceHidesNoLease(t *testing.T) {
+	l := newLate(t, nothing)
+	l.clk.Add(time.Minute)
+	l.enqueue(l.two, oneOfQ)
+	id := claimed(t, l.two)
+	l.clk.Add(time.Minute + 5*time.Second)
+	for range 5 {
+		recovered, err := l.two.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1, Grace: 10 * time.Second})
+		require.NoError(t, err)
+		require.Empty(t, recovered)
+	}
+	recovered, err := l.two.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+	require.NoError(t, err)
+	require.Len(t, recovered, 1)
+	assert.Equal(t, id[0], recovered[0].ID)
+}
+
+func nothing(kv.Change, kv.Item) bool { return false }
+
+// A late has two stores. The clock of the first one is behind, and the second one raises its marks.
+type late struct {
+	*pair
+	behind *clock.Mock
+	mark   string  // its name
+	put    func()  // puts two keys before the mark, by the first store
+	late   []int64 // their jobs
+	look   func()  // raises the mark, and finds one or two keys, by the second store
+	found  []int64 // their jobs
+}
+
+func newLate(t *testing.T, lacks func(kv.Change, kv.Item) bool) *late {
+	t.Helper()
+	l := &late{pair: newPair(t, lacks), behind: clock.NewMock()}
+	l.behind.Set(l.clk.Now().Add(-15 * time.Minute))
+	s, err := kv.Open(t.Context(), l.db.Connect(), &kv.Options{Clock: l.behind})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	l.one = s
+	l.two.RaiseAlways()
+	return l
+}
+
+var oneOfQ = contract.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), MaxRetries: 9}
+
+func claimed(t *testing.T, s *kv.Store) (ids []int64) {
+	t.Helper()
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf("q", 1))
+	require.NoError(t, err)
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func (l *late) job() {
+	l.mark = "wq\x00f\x09" // of fresh jobs of the usual priority
+	l.put = func() { l.late = l.enqueue(l.one, oneOfQ, oneOfQ) }
+	l.look = func() { l.found = append(l.found, claimed(l.t, l.two)...) }
+	l.enqueue(l.two, oneOfQ)
+	claimed(l.t, l.two) // so that the line is known
+}
+
+func (l *late) jobByALittle() {
+	l.job()
+	put := l.put
+	l.put = func() {
+		l.behind.Set(l.clk.Now().Add(-500 * time.Millisecond))
+		put()
+	}
+	commit := l.slow.commit
+	l.slow.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		err := commit(ctx, v, c)
+		if l.raises(isProposed)(c) {
+			l.clk.Add(time.Second) // so that the keys which are put before it holds stand behind it
+		}
+		return err
+	}
+}
+
+func (l *late) lease() {
+	l.mark = "l"
+	l.put = func() { l.late = append(claimed(l.t, l.one), claimed(l.t, l.one)...) }
+	l.look = func() {
+		recovered, err := l.two.RecoverExpiredLeases(l.t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(l.t, err)
+		for _, r := range recovered {
+			l.found = append(l.found, r.ID)
+		}
+	}
+	l.enqueue(l.one, oneOfQ, oneOfQ)
+}
+
+// again looks once more.
+func (l *late) again() {
+	l.clk.Add(time.Second)
+	require.NoError(l.t, l.two.Ping(l.t.Context())) // it knows the marks of the look before
+	l.look()
+}
+
+// raises returns a function that selects changes which make such a mark of the scene's.
+func (l *late) raises(such func(mark) bool) func(kv.Change) bool {
+	return func(c kv.Change) bool {
+		for _, item := range c.Puts {
+			if item.Key[0] == 'm' && such(marksAt(l.t, item)[l.mark]) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func isProposed(m mark) bool { return len(m.Proposed) > 0 }
+func holds(m mark) bool      { return len(m.At) > 0 && len(m.Proposed) == 0 }
+
+// A mark is raised while a call is under way, which then commits what it has decided.
+func TestCallsUnderWayWhenAMarkIsRaised(t *testing.T) {
+	slow := func(t *testing.T, lag time.Duration, meanwhile func(l *late)) (tries int) {
+		t.Helper()
+		l := newLate(t, nothing)
+		l.behind.Set(l.clk.Now())
+		l.job()
+		l.again()
+		l.clk.Add(time.Second)
+		opened, closed := 0, 0
+		l.slow.view = func(ctx context.Context) (kv.View, error) {
+			v, err := l.slow.Engine.View(ctx)
+			opened++
+			return &closingView{View: v, closed: func() { closed++ }}, err
+		}
+		l.slow.tickets = func(ctx context.Context, n int) ([]int64, error) {
+			tries++
+			return l.slow.Engine.Tickets(ctx, n)
+		}
+		var id int64
+		l.one.RaiseAlways()
+		l.between(anyChange, func(s *kv.Store) { id = l.enqueue(s, oneOfQ)[0] }, func(*kv.Store) {
+			l.behind.Set(l.clk.Now().Add(lag))
+			meanwhile(l)
+		})
+		l.clk.Add(time.Minute)
+		l.two.Walk(1, 0)
+		assert.Equal(t, []int64{id}, claimed(t, l.two))
+		assert.Equal(t, opened, closed, "views that were opened, and closed")
+		return tries
+	}
+	raise := func(l *late) {
+		before := marksIn(l.t, l.db)[l.mark]
+		require.NoError(l.t, l.one.Ping(l.t.Context())) // so that it knows the line
+		claimed(l.t, l.one)
+		require.Equal(l.t, 1, bytes.Compare(marksIn(l.t, l.db)[l.mark].At, before.At), "the mark must be raised")
+	}
+	assert.Equal(t, 1, slow(t, 0, raise))
+	assert.Equal(t, 1, slow(t, -2*time.Millisecond, func(l *late) { raise(l); l.behind.Add(time.Millisecond); raise(l) }), "twice")
+	assert.Equal(t, 2, slow(t, time.Millisecond, raise), "the job would stand before the mark")
+	assert.Equal(t, 2, slow(t, 0, func(l *late) { raise(l); setPolicy(l.t, l.one, "other", contract.Policy{Fair: true}) }), "other things have changed too")
+	assert.Equal(t, 2, slow(t, 0, func(l *late) { setPolicy(l.t, l.one, "other", contract.Policy{Fair: true}) }), "only other things have changed")
+}
+
+// A closingView tells when it is closed the first time.
+type closingView struct {
+	kv.View
+	once   sync.Once
+	closed func()
+}
+
+func (v *closingView) Close() {
+	v.once.Do(v.closed)
+	v.View.Close()
+}
+
+// The mark of the leases is raised beyond a lease that is being given.
+func TestLeaseUnderWayWhenAMarkIsRaised(t *testing.T) {
+	l := newLate(t, nothing)
+	l.one.RaiseAlways()
+	l.enqueue(l.two, oneOfQ)
+	raise := func(s *kv.Store) {
+		before := marksIn(t, l.db)["l"].At
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, 1, bytes.Compare(marksIn(t, l.db)["l"].At, before), "the mark must be raised")
+	}
+	raise(l.one) // or the other one changes the layout too
+	l.behind.Set(l.clk.Now().Add(time.Hour))
+	l.between(anyChange, func(s *kv.Store) { require.Len(t, claimed(t, s), 1) }, raise)
+	assert.Empty(t, requireMarks(t, l.db), "it is taken away")
+}
+
+// No call fails, or waits for long, because a mark can not be raised.
+func TestCallsWithoutMarks(t *testing.T) {
+	for name, commit := range map[string]func(ctx context.Context) error{
+		"full":     func(context.Context) error { return fmt.Errorf("full: %w", kv.ErrNothing) },
+		"in doubt": func(context.Context) error { return errors.New("the answer is lost") },
+		"silent":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &odd{Engine: memkv.New().Connect()}
+			s, clk := open(t, e)
+			s.RaiseAlways()
+			_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+			require.NoError(t, err)
+			require.NoError(t, s.Ping(t.Context())) // so that it knows the line
+			met := 0
+			e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+				if len(c.Puts) == 1 && c.Puts[0].Key[0] == 'm' {
+					met++
+					return commit(ctx)
+				}
+				return v.Commit(ctx, c)
+			}
+			assert.Len(t, claimed(t, s), 1)
+			assert.Empty(t, claimed(t, s))
+			clk.Add(2 * time.Minute)
+			recovered, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+			require.NoError(t, err)
+			assert.Len(t, recovered, 1)
+			assert.Equal(t, 3, met)
+		})
+	}
+}
+
+// A graveyard is an engine that knows which keys were deleted, as one does that walks over them.
+type graveyard struct {
+	*odd
+	dead   map[string]bool
+	walked int // dead keys in the ranges that were read
+	metas  int // commits of the key that has the marks
+}
+
+// Shared is part of kv.Sharer.
+func (*graveyard) Shared() {}
+
+func newGraveyard() *graveyard {
+	g := &graveyard{dead: map[string]bool{}}
+	g.odd = &odd{Engine: memkv.New().Connect(), commit: func(ctx context.Context, v kv.View, c kv.Change) error {
+		err := v.Commit(ctx, c)
+		if err == nil {
+			for _, item := range c.Puts {
+				delete(g.dead, string(item.Key))
+				if item.Key[0] == 'm' {
+					g.metas++
+				}
+			}
+			for _, k := range c.Deletes {
+				g.dead[string(k)] = true
+			}
+		}
+		return err
+	}, read: func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		answers, err := v.Read(ctx, ask...)
+		for i, r := range ask {
+			to := string(r.To)
+			if n := len(answers[i]); n > 0 && n == r.Limit {
+				to = string(answers[i][n-1].Key)
+			}
+			for k := range g.dead {
+				if k >= string(r.From) && k < to {
+					g.walked++
+				}
+			}
+		}
+		return answers, err
+	}}
+	return g
+}
+
+func (g *graveyard) walks(call func()) int {
+	g.walked = 0
+	call()
+	return g.walked
+}
+
+// However many jobs were done, calls walk over few of their keys: the more calls walk over them, the fewer.
+func TestCallsWalkOverFewKeys(t *testing.T) {
+	const jobs, most = 1_000, 1_000
+	g := newGraveyard()
+	s, clk := open(t, g)
+	s.Walk(most, time.Second)
+	claim := func() { claimed(t, s) }
+	recoverLeases := func() {
+		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 10})
+		require.NoError(t, err)
+	}
+	room := func() {
+		setPolicy(t, s, "q", contract.Policy{MaxInFlight: 5})
+		claim()
+		setPolicy(t, s, "q", contract.Policy{})
+	}
+	for range jobs {
+		_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+		require.NoError(t, err)
+		found, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Second})
+		require.NoError(t, err)
+		_, err = s.Ack(t.Context(), []contract.Ack{{Lease: found[0].Lease()}})
+		require.NoError(t, err)
+		clk.Add(50 * time.Millisecond)
+		recoverLeases()
+	}
+	assert.Less(t, g.metas, jobs/8)
+	clk.Add(time.Minute)
+	assert.Less(t, g.walks(claim), 100)
+	assert.Less(t, g.walks(recoverLeases), 150, "of which some look at what else has ended")
+	assert.Less(t, g.walks(room), 200)
+	for range most { // of a queue that has nothing to do
+		claim()
+		recoverLeases()
+	}
+	assert.Zero(t, g.walks(claim))
+	assert.Zero(t, g.walks(recoverLeases))
+	assert.Greater(t, len(g.dead), 2*jobs, "keys that are gone")
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+	require.NoError(t, err)
+	assert.Less(t, g.walks(func() {
+		due, err := s.OldestDue(t.Context())
+		require.NoError(t, err)
+		require.Len(t, due.Queues, 1)
+	}), jobs, "those before the first queue, and none again before its first job")
+}
+
+// Every call reads the marks, so there are few of them. The latest ones stay.
+func TestMarksOfManyQueues(t *testing.T) {
+	db, s, clk := newStore(t)
+	s.RaiseAlways()
+	_, err := s.Enqueue(t.Context(), request(1))
+	require.NoError(t, err)
+	for i := range 50 {
+		clk.Add(time.Second)
+		_, err := s.FetchAndClaim(t.Context(), claimOf(fmt.Sprint("many", i), 1))
+		require.NoError(t, err)
+	}
+	marks := marksIn(t, db)
+	assert.Len(t, marks, 32)
+	for i := range 32 {
+		assert.NotEmpty(t, marks[fmt.Sprint("wmany", 49-i, "\x00f\x09")].At)
+	}
+}
+
+// There are no marks on an engine that only one store uses, for claims by limit keys, which do not begin at them, and by calls that are refused.
+func TestNoMarks(t *testing.T) {
+	for name, o := range map[string]struct {
+		engine kv.Engine
+		policy contract.Policy
+		limit  int
+		marks  int
+	}{
+		"several stores": {newGraveyard(), contract.Policy{}, 1, 1},
+		"one store":      {&odd{Engine: memkv.New().Connect()}, contract.Policy{}, 1, 0},
+		"limit keys":     {newGraveyard(), contract.Policy{Fair: true}, 1, 0},
+		"refused":        {newGraveyard(), contract.Policy{}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clk := open(t, o.engine)
+			s.Walk(0, 0)
+			setPolicy(t, s, "q", o.policy)
+			_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+			require.NoError(t, err)
+			require.NoError(t, s.Ping(t.Context())) // so that it knows the line
+			clk.Add(time.Second)
+			_, err = s.FetchAndClaim(t.Context(), claimOf("q", o.limit))
+			require.Equal(t, o.limit == 0, err != nil)
+			v, err := o.engine.View(t.Context())
+			require.NoError(t, err)
+			assert.Len(t, marksOf(t, v), o.marks)
+		})
+	}
+}
+
+// A store that is closed does not ask its engine.
+func TestNoMarksAfterClose(t *testing.T) {
+	e, counts := counting(memkv.New())
+	s, _ := open(t, e)
+	s.RaiseAlways()
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+	require.NoError(t, err)
+	require.NoError(t, s.Ping(t.Context())) // so that it knows the line
+	require.NoError(t, s.Close())
+	counts.take()
+	_, err = s.FetchAndClaim(t.Context(), claimOf("q", 1))
+	require.ErrorIs(t, err, contract.ErrClosed)
+	assert.Zero(t, counts.take())
+}
+
+// With one job for each claim, a mark is raised after 775 jobs, which is when claims have walked over 300,000 keys. It is a second behind the time.
+func TestFirstMark(t *testing.T) {
+	db := memkv.New()
+	s, clk := open(t, db.Connect())
+	for i := 1; ; i++ {
+		_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{oneOfQ}})
+		require.NoError(t, err)
+		claimed(t, s)
+		clk.Add(10 * time.Millisecond)
+		require.Less(t, i, 1000)
+		if marks := marksIn(t, db); len(marks) > 0 {
+			assert.Equal(t, 776, i)
+			at := marks["wq\x00f\x09"].At
+			want := clk.Now().Add(-10 * time.Millisecond).Add(-time.Second).UnixMicro()
+			assert.Equal(t, uint64(want), binary.BigEndian.Uint64(at)^1<<63)
+			return
+		}
+	}
+}
+
+// A store is of layout 5 from the first mark on, also after what needs an earlier one: a program that knows of none would put jobs before it. A look that can not raise a mark writes nothing.
+func TestFirstMarkChangesTheLayout(t *testing.T) {
+	db := memkv.New()
+	e, counts := counting(db)
+	s, clk := open(t, e)
+	s.RaiseAlways()
+	_, err := s.Enqueue(t.Context(), request(1))
+	require.NoError(t, err)
+	assert.Contains(t, metaOf(t, db), `"Layout":2`)
+	require.NoError(t, s.Ping(t.Context())) // so that it knows the line
+	clk.Add(time.Second)
+	for i, commits := range []int64{3, 2, 0, 0} { // the first mark stays before the job that the first claim takes
+		counts.take()
+		_, err = s.FetchAndClaim(t.Context(), claimOf("q0", 1))
+		require.NoError(t, err)
+		assert.Equal(t, commits, counts.take()[3], "claim %d", i)
+		assert.Contains(t, metaOf(t, db), `"Layout":5`)
+	}
+	setPolicy(t, s, "q1", contract.Policy{Fair: true})
+	assert.Contains(t, metaOf(t, db), `"Layout":5`)
+}
