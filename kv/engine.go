@@ -50,6 +50,7 @@ type View interface {
 	// If the version of a guarded key is no longer that of its guard, also because the key was added or removed, Commit must return an error that
 	// matches ErrConflict, and apply nothing. Guards must be checked at the moment of the commit: of two
 	// commits that each write a key that the other one guards, at most one succeeds. What was read without a guard is not checked.
+	// A guard may come from an earlier view, and its key need not have been read in this one.
 	// Two commits that guard a key which neither writes must not make each other fail: every change has a guard on the same key.
 	//
 	// Any other error that is known to have applied nothing must match [ErrNothing], also if the context has ended before the change was given to the engine. After every other error, the change is in doubt: it was

@@ -16,7 +16,7 @@ import (
 // A mark says where the keys of a line begin, or those of the leases. A call that puts a key before the mark takes the mark away in the same commit. Every change guards the key
 // that has the marks, so each call knows them as they are when it commits.
 //
-// A view in which nothing stands before a moment does not allow to set a mark there: ranges are not guarded, and a job may be put there meanwhile. So a mark is proposed first. From that commit on,
+// It is not enough that nothing stands before a mark in a view: ranges are not guarded, and a job may be put there before the commit. So a mark is proposed first. From that commit on,
 // a call that puts a key before it takes it away too. So what a later view has before it is all that there is, and the mark holds up to that.
 type mark struct {
 	At       []byte `json:",omitempty"` // the end of a key, as all keys of the line have one: when a job is due, and its id. No key comes before it
@@ -76,8 +76,8 @@ func (m mark) upTo(prefix []byte, until time.Time, limit int) Range {
 // before reports whether reads begin earlier by the mark than by another one.
 func (m mark) before(other mark) bool { return bytes.Compare(m.At, other.At) < 0 }
 
-// behind reports whether a key with the end stands before the mark, or would when that holds.
-func (m mark) behind(end string) bool { return end < string(m.At) || end < string(m.Proposed) }
+// hides reports whether a key with the end stands before the mark, or will when that holds.
+func (m mark) hides(end string) bool { return end < string(m.At) || end < string(m.Proposed) }
 
 // moved keeps the marks when a job has moved from one key to another.
 func (t *txn) moved(from, to string) {
@@ -89,7 +89,7 @@ func (t *txn) moved(from, to string) {
 		t.gone[name]++
 	}
 	if to != "" {
-		if name, end := markOf(to); t.meta.Marks[name].behind(end) {
+		if name, end := markOf(to); t.meta.Marks[name].hides(end) {
 			t.setMark(name, mark{})
 		}
 	}
@@ -111,28 +111,36 @@ func (t *txn) setMark(name string, m mark) {
 	t.put(key(metas), t.meta)
 }
 
+// latest is where the mark will be, or is.
+func (m mark) latest() string { return max(string(m.At), string(m.Proposed)) }
+
 // oldest returns the name of the mark that is the farthest behind.
 func oldest(marks map[string]mark) (name string) {
-	latest := func(m mark) string { return max(string(m.At), string(m.Proposed)) }
 	for one, m := range marks {
-		if name == "" || latest(m) < latest(marks[name]) {
+		if name == "" || m.latest() < marks[name].latest() {
 			name = one
 		}
 	}
 	return name
 }
 
-// onlyMarksMoved reports whether nothing that the call has read of the store as a whole has changed but marks, behind all keys that the call puts. Then it can commit what it has decided by
-// another view, which the call has from then on. So calls that are under way need not begin again when a mark is raised.
+// roomFor reports whether the mark would not be the oldest of too many.
+func roomFor(m mark, marks map[string]mark) bool {
+	return len(marks) < mostMarks || m.latest() > marks[oldest(marks)].latest()
+}
+
+// onlyMarksMoved reports whether only marks have changed of what concerns the whole store, and hide no key that the call puts. Then it can commit what it has decided once more, by
+// another view, which it has from then on. So calls that are under way need not begin again when a mark is raised.
 func (t *txn) onlyMarksMoved() bool {
-	if _, writes := t.writes[string(key(metas))]; writes {
+	if _, writes := t.writes[string(key(metas))]; writes || !t.s.marks {
 		return false
 	}
+	t.view.Close() // or two would be open
+	t.view = nil
 	view, err := t.s.engine.View(t.ctx)
 	if err != nil {
 		return false
 	}
-	t.view.Close()
 	t.view = view
 	found := t.readAll([]Range{{From: key(metas)}})[0]
 	if len(found) == 0 || found[0].Version == t.guards[string(key(metas))] {
@@ -145,7 +153,7 @@ func (t *txn) onlyMarksMoved() bool {
 	}
 	for k, value := range t.writes {
 		if tab := table(k[0]); value != nil && (tab == waiting || tab == leases) {
-			if name, end := markOf(k); marks[name].behind(end) {
+			if name, end := markOf(k); marks[name].hides(end) {
 				return false
 			}
 		}
@@ -154,38 +162,59 @@ func (t *txn) onlyMarksMoved() bool {
 	return true
 }
 
-// walk counts that a call reads from the marks on, and raises those that it is time for. No call fails because of a mark.
+// walk counts that a call reads from the marks on, and raises one if it is time. No call fails because of a mark.
 func (s *Store) walk(ctx context.Context, names ...string) {
 	for _, name := range names {
-		if s.marks && s.walks.add(name) {
-			s.raise(ctx, name)
+		if !s.marks {
+			return
 		}
-	}
-}
-
-// raise proposes a mark, and lets it hold. If that fails, or takes long, the mark is raised another time.
-func (s *Store) raise(ctx context.Context, name string) {
-	if s.enter(ctx, nil) != nil {
-		return
-	}
-	defer s.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, slowCommit)
-	defer cancel()
-	for range 2 {
-		if _, _, err := try(ctx, s, ask{}, func(t *txn) struct{} { t.raise(name); return struct{}{} }); err != nil {
+		if gone, due := s.walks.add(name); due {
+			if s.enter(ctx, nil) != nil {
+				return
+			}
+			defer s.calls.Done()
+			if !s.raise(ctx, name) {
+				s.walks.note(map[string]int{name: gone}) // another time
+			}
 			return
 		}
 	}
 }
 
+// A raised is what a commit has done to a mark.
+type raised int
+
+const (
+	nothing raised = iota
+	proposed
+	held
+)
+
+// raise proposes a mark, and lets it hold, after one that somebody else has proposed. It gives up after a while, and then reports false.
+func (s *Store) raise(ctx context.Context, name string) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(slowCommit, cancel).Stop()
+	for before := nothing; ; {
+		did, _, err := try(ctx, s, ask{}, func(t *txn) raised { return t.raise(name) })
+		if err != nil {
+			return false
+		}
+		if did == nothing || did == held && before == proposed {
+			return true
+		}
+		before = did
+	}
+}
+
 // raise makes one of the two steps.
-func (t *txn) raise(name string) {
+func (t *txn) raise(name string) raised {
 	m, to := t.meta.Marks[name], append(moment(t.now.Add(-t.s.walks.behind)), number(0)...)
 	if m.Proposed != nil && bytes.Compare(m.Proposed, to) < 0 {
 		to = m.Proposed
 	}
 	if bytes.Compare(to, m.At) <= 0 {
-		return
+		return nothing
 	}
 	prefixes := []string{name}
 	if name != markOfLeases {
@@ -207,8 +236,12 @@ func (t *txn) raise(name string) {
 	switch {
 	case m.Proposed != nil:
 		t.setMark(name, mark{At: to})
-	case bytes.Compare(to, m.At) > 0:
+		return held
+	case bytes.Compare(to, m.At) <= 0 || !roomFor(mark{Proposed: to}, t.meta.Marks):
+		return nothing
+	default:
 		t.setMark(name, mark{At: m.At, Proposed: to})
+		return proposed
 	}
 }
 
@@ -226,22 +259,23 @@ type walk struct {
 	walked int // of them, by each read
 }
 
-// add counts a read, and reports whether it is time to raise the mark. Then it begins anew.
-func (w *walks) add(name string) bool {
+// add counts a read, and reports whether it is time to raise the mark. Then it begins anew, and returns how many keys were removed.
+func (w *walks) add(name string) (gone int, due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one := w.of[name]
 	if one == nil {
-		return w.most == 0
+		return 0, w.most == 0
 	}
 	if one.walked += one.gone; one.walked < w.most {
-		return false
+		return 0, false
 	}
-	one.walked, one.gone = 0, 0
-	return true
+	gone = one.gone
+	*one = walk{}
+	return gone, true
 }
 
-// mostWalks is of how many lines the removed keys are counted.
+// mostWalks is of how many lines the removed keys are counted. If there are more, the counts begin anew.
 const mostWalks = 1_000
 
 // note counts what a commit has removed.

@@ -239,7 +239,8 @@ func newLate(t *testing.T, lacks func(kv.Change, kv.Item) bool) *late {
 	t.Helper()
 	l := &late{pair: newPair(t, lacks), behind: clock.NewMock()}
 	l.behind.Set(l.clk.Now().Add(-15 * time.Minute))
-	s, err := kv.Open(t.Context(), l.db.Connect(), &kv.Options{Clock: l.behind})
+	l.gone = &odd{Engine: l.db.Connect()}
+	s, err := kv.Open(t.Context(), l.gone, &kv.Options{Clock: l.behind})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	l.one = s
@@ -316,6 +317,16 @@ func (l *late) raises(such func(mark) bool) func(kv.Change) bool {
 	}
 }
 
+// failing returns what an engine does that commits no such mark of the scene's.
+func (l *late) failing(such func(mark) bool) func(context.Context, kv.View, kv.Change) error {
+	return func(ctx context.Context, v kv.View, c kv.Change) error {
+		if l.raises(such)(c) {
+			return fmt.Errorf("full: %w", kv.ErrNothing)
+		}
+		return v.Commit(ctx, c)
+	}
+}
+
 func isProposed(m mark) bool { return len(m.Proposed) > 0 }
 func holds(m mark) bool      { return len(m.At) > 0 && len(m.Proposed) == 0 }
 
@@ -332,7 +343,8 @@ func TestCallsUnderWayWhenAMarkIsRaised(t *testing.T) {
 		l.slow.view = func(ctx context.Context) (kv.View, error) {
 			v, err := l.slow.Engine.View(ctx)
 			opened++
-			return &closingView{View: v, closed: func() { closed++ }}, err
+			require.Equal(t, opened-1, closed, "a call has one view open")
+			return closingView{v, func() { closed++ }}, err
 		}
 		l.slow.tickets = func(ctx context.Context, n int) ([]int64, error) {
 			tries++
@@ -359,19 +371,24 @@ func TestCallsUnderWayWhenAMarkIsRaised(t *testing.T) {
 	assert.Equal(t, 1, slow(t, 0, raise))
 	assert.Equal(t, 1, slow(t, -2*time.Millisecond, func(l *late) { raise(l); l.behind.Add(time.Millisecond); raise(l) }), "twice")
 	assert.Equal(t, 2, slow(t, time.Millisecond, raise), "the job would stand before the mark")
+	assert.Equal(t, 2, slow(t, time.Millisecond, func(l *late) {
+		l.gone.commit = l.failing(holds)
+		require.NoError(t, l.one.Ping(t.Context())) // so that it knows the line
+		claimed(t, l.one)
+		require.True(t, isProposed(marksIn(t, l.db)[l.mark]))
+	}), "the job would stand before a mark that is proposed")
 	assert.Equal(t, 2, slow(t, 0, func(l *late) { raise(l); setPolicy(l.t, l.one, "other", contract.Policy{Fair: true}) }), "other things have changed too")
 	assert.Equal(t, 2, slow(t, 0, func(l *late) { setPolicy(l.t, l.one, "other", contract.Policy{Fair: true}) }), "only other things have changed")
 }
 
-// A closingView tells when it is closed the first time.
+// A closingView tells when it is closed.
 type closingView struct {
 	kv.View
-	once   sync.Once
 	closed func()
 }
 
-func (v *closingView) Close() {
-	v.once.Do(v.closed)
+func (v closingView) Close() {
+	v.closed()
 	v.View.Close()
 }
 
@@ -392,12 +409,42 @@ func TestLeaseUnderWayWhenAMarkIsRaised(t *testing.T) {
 	assert.Empty(t, requireMarks(t, l.db), "it is taken away")
 }
 
+// A mark that could not be raised is raised later, also if nothing is removed any more, and up to the time of then.
+func TestMarkIsRaisedLater(t *testing.T) {
+	for name, such := range map[string]func(mark) bool{"not proposed": isProposed, "does not hold": holds} {
+		t.Run(name, func(t *testing.T) {
+			l := newLate(t, nothing)
+			l.job()
+			l.two.Walk(100, 0)
+			l.slow.commit = l.failing(such)
+			for range 50 { // of which about each 14th raises a mark
+				l.enqueue(l.two, oneOfQ)
+				l.again()
+			}
+			require.Len(t, l.found, 50)
+			require.Empty(t, marksIn(t, l.db)[l.mark].At)
+			l.slow.commit = nil
+			ended := l.clk.Now()
+			for range 4 {
+				l.again()
+			}
+			at := marksIn(t, l.db)[l.mark].At
+			require.Len(t, at, 16)
+			assert.Greater(t, binary.BigEndian.Uint64(at)^1<<63, uint64(ended.UnixMicro()))
+		})
+	}
+}
+
 // No call fails, or waits for long, because a mark can not be raised.
 func TestCallsWithoutMarks(t *testing.T) {
 	for name, commit := range map[string]func(ctx context.Context) error{
 		"full":     func(context.Context) error { return fmt.Errorf("full: %w", kv.ErrNothing) },
 		"in doubt": func(context.Context) error { return errors.New("the answer is lost") },
-		"silent":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"silent": func(ctx context.Context) error {
+			<-ctx.Done()
+			assert.ErrorIs(t, ctx.Err(), context.Canceled, "the engine is not to blame")
+			return ctx.Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &odd{Engine: memkv.New().Connect()}
@@ -525,7 +572,9 @@ func TestCallsWalkOverFewKeys(t *testing.T) {
 
 // Every call reads the marks, so there are few of them. The latest ones stay.
 func TestMarksOfManyQueues(t *testing.T) {
-	db, s, clk := newStore(t)
+	db := memkv.New()
+	e, counts := counting(db)
+	s, clk := open(t, e)
 	s.RaiseAlways()
 	_, err := s.Enqueue(t.Context(), request(1))
 	require.NoError(t, err)
@@ -534,6 +583,10 @@ func TestMarksOfManyQueues(t *testing.T) {
 		_, err := s.FetchAndClaim(t.Context(), claimOf(fmt.Sprint("many", i), 1))
 		require.NoError(t, err)
 	}
+	counts.take()
+	_, err = s.FetchAndClaim(t.Context(), claimOf("q0", 1))
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), counts.take()[3], "a claim of the first job, whose line gets no mark, because that would be before all others")
 	marks := marksIn(t, db)
 	assert.Len(t, marks, 32)
 	for i := range 32 {

@@ -135,7 +135,11 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 		ctx: ctx, s: s, view: view, asked: asked, tickets: tickets, cache: map[string]Item{}, guards: map[string]uint64{}, writes: map[string][]byte{},
 		woken: map[contract.Wakeup]bool{}, added: map[string]bool{}, later: map[string]time.Duration{}, gone: map[string]int{},
 	}
-	defer func() { t.view.Close() }()
+	defer func() {
+		if t.view != nil {
+			t.view.Close()
+		}
+	}()
 	t.begin(first)
 	if t.err != nil {
 		return none, nil, t.err
@@ -148,7 +152,7 @@ func try[T any](ctx context.Context, s *Store, first ask, do func(*txn) T) (T, [
 	}
 	if len(t.writes) > 0 {
 		err := t.commit()
-		for errors.Is(err, ErrConflict) && t.onlyMarksMoved() {
+		for again := 0; again < 3 && errors.Is(err, ErrConflict) && t.onlyMarksMoved(); again++ {
 			err = t.commit()
 		}
 		if err != nil {

@@ -28,6 +28,7 @@ func Cases() []Case {
 		{"View/ShowsNoPartOfACommit", "Commit applies the change as a whole or not at all.", whole},
 		{"View/TimeDoesNotGoBack", "A view of a later moment, in whatever process, returns no earlier time.", timeRises},
 		{"Commit/ConflictsIfAGuardedKeyHasChanged", "If the version of a guarded key is no longer that of its guard, also because the key was added or removed, Commit must return an error that matches ErrConflict, and apply nothing.", guarded},
+		{"Commit/ChecksGuardsOfAnEarlierView", "A guard may come from an earlier view, and its key need not have been read in this one.", earlier},
 		{"Commit/ChecksGuardsWhenItApplies", "Guards must be checked at the moment of the commit: of two commits that each write a key that the other one guards, at most one succeeds.", skew},
 		{"Commit/CountsToTheLast", "Guards must be checked at the moment of the commit", counts},
 		{"Commit/SharesGuards", "Two commits that guard a key which neither writes must not make each other fail: every change has a guard on the same key.", shared},
@@ -283,6 +284,29 @@ func guarded(c *c) {
 	if value := string(c.get(e, "a").Value); err == nil && value != "3" || err != nil && (!errors.Is(err, kv.ErrConflict) || value != "3") {
 		c.fail("of two commits at once, one without a guard and one with a guard on the key that both write, the latter returned %v, and the value is %q", err, value)
 	}
+}
+
+// earlier commits with guards whose keys the view has not read.
+func earlier(c *c) {
+	e := c.open()
+	c.put(e, "a", "1", "b", "1")
+	unread := func(change kv.Change) error {
+		v := c.view(e)
+		defer c.end(v)
+		c.read(v, one("another"))
+		return v.Commit(c.ctx, change)
+	}
+	a, b, absent := c.get(e, "a"), c.get(e, "b"), c.get(e, "absent")
+	c.no("a commit whose guards fit", unread(guarding(puts("a", "2", "c", "1"), a, b, absent)))
+	c.is(e, "after a commit whose guards fit", "a", "2", "c", "1")
+	c.conflicts(unread(guarding(puts("a", "x"), a)), "was changed before the view, which has not read it")
+	c.conflicts(unread(guarding(puts("other", "x"), a)), "was changed before the view, which neither reads nor writes it")
+	c.commit(e, deleting("b"))
+	c.conflicts(unread(guarding(puts("b", "x"), b)), "was removed before the view, which has not read it")
+	c.put(e, "absent", "1")
+	c.conflicts(unread(guarding(puts("absent", "x"), absent)), "was added before the view, which has not read it")
+	c.conflicts(unread(guarding(puts("other", "x"), absent)), "was added before the view, which neither reads nor writes it")
+	c.is(e, "after five conflicts", "a", "2", "b", "-", "absent", "1", "other", "-")
 }
 
 // skew lets two commits read both keys, guard one and write the other.

@@ -208,7 +208,7 @@ func (c *c) get(e kv.Engine, key string) kv.Item {
 func (c *c) try(e kv.Engine, change kv.Change) error {
 	v := c.view(e)
 	defer c.end(v)
-	for _, g := range change.Guards { // as a store does, which guards what it has read
+	for _, g := range change.Guards { // as a store does mostly
 		c.read(v, kv.Range{From: g.Key})
 	}
 	return v.Commit(c.ctx, change)
