@@ -183,7 +183,7 @@ func (t *txn) use(j *job) {
 		return
 	}
 	t.meta.Lines |= 1 << l.bit()
-	t.put(key(metas), t.meta)
+	t.saveMeta(layout)
 }
 
 // saveDocument writes a document that is new and too long for the row to a key of its own. One that is not in the record stays as it is.

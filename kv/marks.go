@@ -3,7 +3,6 @@ package kv
 import (
 	"bytes"
 	"context"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -54,7 +53,7 @@ func markOfLine(queue string, l line) string {
 // marksOf returns the names of the marks of which claims on the queue make use.
 func (s *Store) marksOf(queue string) (names []string) {
 	latest := s.latest.Load()
-	if latest.Modes[queue].has(byKey) {
+	if !s.marks || latest.Modes[queue].has(byKey) {
 		return nil
 	}
 	for _, l := range latest.Lines.all() {
@@ -96,19 +95,12 @@ func (t *txn) moved(from, to string) {
 }
 
 func (t *txn) setMark(name string, m mark) {
-	marks := maps.Clone(t.meta.Marks)
-	if marks == nil {
-		marks = map[string]mark{}
-	}
-	marks[name] = m
-	if m.At == nil && m.Proposed == nil {
-		delete(marks, name)
-	}
+	marks := with(t.meta.Marks, name, m, m.latest() != "")
 	if len(marks) > mostMarks {
 		delete(marks, oldest(marks))
 	}
-	t.meta.Marks, t.meta.Layout = marks, max(t.meta.Layout, withMarks)
-	t.put(key(metas), t.meta)
+	t.meta.Marks = marks
+	t.saveMeta(withMarks)
 }
 
 // latest is where the mark will be, or is.
@@ -164,10 +156,10 @@ func (t *txn) onlyMarksMoved() bool {
 
 // walk counts that a call reads from the marks on, and raises one if it is time. No call fails because of a mark.
 func (s *Store) walk(ctx context.Context, names ...string) {
+	if !s.marks {
+		return
+	}
 	for _, name := range names {
-		if !s.marks {
-			return
-		}
 		if gone, due := s.walks.add(name); due {
 			if s.enter(ctx, nil) != nil {
 				return
@@ -280,6 +272,9 @@ const mostWalks = 1_000
 
 // note counts what a commit has removed.
 func (w *walks) note(gone map[string]int) {
+	if len(gone) == 0 {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil || len(w.of) > mostWalks {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -40,15 +39,8 @@ func (t *txn) limitKeys(name string, q *queue, before contract.Policy) {
 }
 
 func (t *txn) setMode(name string, m mode) {
-	modes := maps.Clone(t.meta.Modes)
-	if modes == nil {
-		modes = map[string]mode{}
-	}
-	if modes[name] = m; m == 0 {
-		delete(modes, name)
-	}
-	t.meta.Modes, t.meta.Layout = modes, max(t.meta.Layout, withKeys)
-	t.put(key(metas), t.meta)
+	t.meta.Modes = with(t.meta.Modes, name, m, m != 0)
+	t.saveMeta(withKeys)
 }
 
 // moveAll goes on with a queue until all of its jobs are where they belong.

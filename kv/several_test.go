@@ -103,10 +103,18 @@ func TestStoresWithMarksAndOtherClocksShareTheirJobs(t *testing.T) {
 		s.RaiseAlways()
 		stores = append(stores, s)
 	}
+	one := contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "before", Kind: "k", Payload: []byte(`1`)}}}
+	for _, s := range []*kv.Store{stores[0], stores[2]} { // the first one raises a mark, which the last one takes away, whatever happens later
+		_, err := s.Enqueue(ctx, one)
+		require.NoError(t, err)
+		require.NoError(t, s.Ping(ctx)) // so that it knows the line
+		_, err = s.FetchAndClaim(ctx, claimOf("before", 1))
+		require.NoError(t, err)
+	}
+	require.Positive(t, w.held.Load(), "marks that held")
+	require.Positive(t, w.taken.Load(), "marks that were taken away")
 	r := &run{given: map[contract.Lease]string{}, ended: map[int64]int{}, want: jobs}
 	r.share(ctx, t, stores, each, clk)
-	assert.Positive(t, w.held.Load(), "marks that held")
-	assert.Positive(t, w.taken.Load(), "marks that were taken away")
 }
 
 // share lets the stores produce and do all jobs, each by a number of workers.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,6 +163,24 @@ type meta struct {
 	// The maps are never changed, but replaced.
 	Modes map[string]mode `json:",omitempty"` // of the queues whose claims find jobs by limit key
 	Marks map[string]mark `json:",omitempty"` // by the beginnings of the keys of lines, without shards, and of leases
+}
+
+// with returns a copy of a map that has the value for the name, or lacks the name if there is none.
+func with[V any](m map[string]V, name string, value V, is bool) map[string]V {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]V{}
+	}
+	if m[name] = value; !is {
+		delete(m, name)
+	}
+	return m
+}
+
+// saveMeta writes what concerns the whole store, in the least layout that has to do with it.
+func (t *txn) saveMeta(least int) {
+	t.meta.Layout = max(t.meta.Layout, least)
+	t.put(key(metas), t.meta)
 }
 
 // errMissing means that the engine has no store, and that it was opened without creating one.

@@ -12,8 +12,7 @@ import (
 // keepWaits notes that the store keeps waits or groups from now on. All calls that are under way conflict with the first one that does.
 func (t *txn) keepWaits() {
 	if t.meta.Layout < withWaits {
-		t.meta.Layout = withWaits
-		t.put(key(metas), t.meta)
+		t.saveMeta(withWaits)
 	}
 }
 

@@ -2,7 +2,6 @@ package kv_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
@@ -196,7 +195,7 @@ func TestFirstMark(t *testing.T) {
 			assert.Equal(t, 776, i)
 			at := marks["wq\x00f\x09"].At
 			want := clk.Now().Add(-10 * time.Millisecond).Add(-time.Second).UnixMicro()
-			assert.Equal(t, uint64(want), binary.BigEndian.Uint64(at)^1<<63)
+			assert.Equal(t, want, microsOf(at))
 			return
 		}
 	}
