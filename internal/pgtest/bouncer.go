@@ -174,12 +174,14 @@ func (p *Pooler) Pause(ctx context.Context) error { return p.order(ctx, "PAUSE")
 func (p *Pooler) Resume(ctx context.Context) error { return p.order(ctx, "RESUME") }
 
 // PointAt directs new transactions to another server, which has a database of the same name. A connection to the old server
-// ends after its present transaction.
+// ends after its present transaction. PgBouncer may be about to restart: it is told again until it answers.
 func (p *Pooler) PointAt(ctx context.Context, dsn string) error {
 	if _, err := p.configure(dsn); err != nil {
 		return err
 	}
-	return p.order(ctx, "RELOAD")
+	ctx, cancel := context.WithTimeout(ctx, replicationBound)
+	defer cancel()
+	return repeat(ctx, 20*time.Millisecond, func() (bool, error) { return true, p.order(ctx, "RELOAD") })
 }
 
 // order runs a command on PgBouncer's console, which everybody may use.
@@ -209,15 +211,13 @@ func bouncer() (string, error) {
 
 // answers waits until the socket accepts connections.
 func answers(socket string) error {
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	var err error
-	for range 1000 {
-		var conn net.Conn
-		if conn, err = net.Dial("unix", socket); err == nil {
-			return conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return repeat(ctx, 10*time.Millisecond, func() (bool, error) {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			err = conn.Close()
 		}
-		<-look.C
-	}
-	return err
+		return true, err
+	})
 }

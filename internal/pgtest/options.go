@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // Options configures a cluster. The zero value is a fast server that trusts everybody and loses commits when it is killed.
@@ -49,10 +50,16 @@ func (o Options) prepare(c *Cluster) error {
 
 func (c *Cluster) passwordFile() string { return filepath.Join(c.folder, "password") }
 
+// Ports are handed out one after the other: a server takes a while until it listens, and another one must not get its port meanwhile.
+var (
+	beginPort   = rand.Int64N(lastPort - firstPort)
+	handedPorts atomic.Int64
+)
+
 // FreePort returns a port on which nobody listens.
 func FreePort() (port int, err error) {
 	for range 100 {
-		port = firstPort + rand.IntN(lastPort-firstPort)
+		port = firstPort + int((beginPort+handedPorts.Add(1))%(lastPort-firstPort))
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()

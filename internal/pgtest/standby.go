@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -184,14 +185,16 @@ func (c *Cluster) Crash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var others pq.Int64Array
-	if err := c.get(ctx, &others, `SELECT array_agg(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, replicationBound)
+	defer cancel()
+	others, err := c.others(ctx, first)
+	if err != nil {
 		return err
 	}
 	c.crashed = true
-	all := append([]int64{int64(first)}, others...) // the first one would restart the others
+	all := append([]int{first}, others...) // the first one would restart the others
 	for _, pid := range all {
-		process, err := os.FindProcess(int(pid))
+		process, err := os.FindProcess(pid)
 		if err == nil {
 			err = process.Kill()
 		}
@@ -202,24 +205,15 @@ func (c *Cluster) Crash(ctx context.Context) error {
 	return gone(ctx, all)
 }
 
-// gone waits until the processes have ended and were reaped: the server refuses to start while its old processes exist. Those
-// that were not killed end when they notice that the first one is gone.
-func gone(ctx context.Context, pids []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, replicationBound)
-	defer cancel()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+// gone waits until the processes have ended and were reaped: the server refuses to start while its old processes exist.
+func gone(ctx context.Context, pids []int) error {
 	for _, pid := range pids {
-		for {
-			process, err := os.FindProcess(int(pid))
-			if err != nil || process.Signal(syscall.Signal(0)) != nil {
-				break
-			}
-			select {
-			case <-look.C:
-			case <-ctx.Done():
-				return fmt.Errorf("process %d of the server was killed, and is still there", pid)
-			}
+		err := repeat(ctx, 5*time.Millisecond, func() (bool, error) {
+			process, err := os.FindProcess(pid)
+			return err != nil || process.Signal(syscall.Signal(0)) != nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("process %d of the server was killed, and is still there: %w", pid, err)
 		}
 	}
 	return nil
@@ -255,21 +249,32 @@ func (c *Cluster) until(ctx context.Context, what, query string) error {
 func (c *Cluster) poll(ctx context.Context, what string, ask func(db *sql.DB) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, replicationBound)
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		yes := false
-		err := c.session(func(db *sql.DB) (err error) {
+	err := repeat(ctx, 20*time.Millisecond, func() (yes bool, err error) {
+		err = c.session(func(db *sql.DB) (err error) {
 			yes, err = ask(db)
 			return err
 		})
+		return yes, err
+	})
+	if err != nil {
+		return fmt.Errorf("timed out waiting on the server in %s: %s: %w", c.folder, what, err)
+	}
+	return nil
+}
+
+// repeat asks again and again until the answer is yes, or the context ends. Then it returns the last error, or that of the context.
+func repeat(ctx context.Context, every time.Duration, ask func() (yes bool, err error)) error {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		yes, err := ask()
 		if yes && err == nil {
 			return nil
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("timed out waiting on the server in %s: %s", c.folder, what), err)
+			return cmp.Or(err, ctx.Err())
 		}
 	}
 }
