@@ -61,7 +61,7 @@ func TestLeaderIsStopped(t *testing.T) {
 // leaderFails lets leaders fail and come back, and looks whether others take over in time.
 func leaderFails(t *testing.T, how string, fail, mend func(c *etcdtest.Cluster, leader int) error) {
 	t.Helper()
-	c := start(t, etcdtest.Options{})
+	c := start(t, etcdtest.Options{NoSync: true}) // signals lose nothing that the system has
 	l := begin(t, c)
 	for i := range times(t) {
 		l.serves()
@@ -84,7 +84,7 @@ func leaderFails(t *testing.T, how string, fail, mend func(c *etcdtest.Cluster, 
 }
 
 func TestFollowerIsKilled(t *testing.T) {
-	c := start(t, etcdtest.Options{})
+	c := start(t, etcdtest.Options{NoSync: true})
 	l := begin(t, c)
 	for i := range times(t) {
 		l.serves()
@@ -204,7 +204,8 @@ func TestFullCluster(t *testing.T) {
 		_, err := s.Enqueue(ctx, contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: queue, Kind: "k", Payload: payload}}})
 		return err
 	}
-	for range 8 {
+	const old = 20 // two thirds of the quota, which quick writes exceed by a few: a member looks how much it has ten times a second
+	for range old {
 		require.NoError(t, add("old"))
 	}
 	_, err = s.Cancel(ctx, contract.Filter{Queue: "old"}, 100)
@@ -224,7 +225,7 @@ func TestFullCluster(t *testing.T) {
 
 	deleted, err := s.Delete(ctx, contract.Filter{Queue: "old"}, 100)
 	require.NoError(t, err, "deletes go on")
-	assert.Len(t, deleted, 8)
+	assert.Len(t, deleted, old)
 	require.ErrorIs(t, add("new"), contract.ErrUnavailable, "until the alarm is disarmed")
 
 	client := c.Client()

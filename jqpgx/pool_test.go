@@ -179,7 +179,7 @@ func TestAPoolThatGivesNoConnectionIsUnavailable(t *testing.T) {
 
 	dsn := pgtest.DSN(t)
 	pool := sized(t, dsn, 1)
-	s := onPool(t, dsn, pool, postgres.Options{Timeout: 300 * time.Millisecond})
+	s := onPool(t, dsn, pool, postgres.Options{Timeout: 2 * time.Second})
 	held, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer held.Release() // otherwise a failure would keep the pool from closing

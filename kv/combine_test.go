@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/kv"
 	"github.com/seed-ed332417/jq/kv/internal/memkv"
 )
@@ -35,7 +36,7 @@ type jam struct {
 }
 
 func inJam(t *testing.T, play func(t *testing.T, j *jam)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		j := &jam{t: t, db: memkv.New(), conflicts: func(kv.Change) bool { return false }}
 		e := &odd{Engine: j.db.Connect()}
 		e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {

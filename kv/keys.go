@@ -92,13 +92,12 @@ func standingBehind(queue string, l lane, at bykey.Place, n int) Range {
 // A keyClaim chooses jobs of a queue by their limit keys.
 type keyClaim struct {
 	*txn
-	queue     string
-	policy    contract.Policy
-	keys      *bykey.Keys
-	known     map[string]stand
-	hinted    map[string]bool
-	uncounted []string // keys whose jobs in flight are not counted yet
-	turn      int64    // the number of the claim, in a fair queue
+	queue  string
+	policy contract.Policy
+	keys   *bykey.Keys
+	known  map[string]stand
+	hinted map[string]bool
+	turn   int64 // the number of the claim, in a fair queue
 }
 
 // chooseByKey returns the jobs to claim, retries first. If there is more to look at than one commit can hold, it only looks at a part of that, and reports it, unless it is
@@ -140,11 +139,6 @@ func (c *keyClaim) begin(l look) {
 		c.fail(c.keys.AddHinted(name, string(s.State), len(s.entries(c.queue, name)) > 0))
 	}
 	c.takeHints(l.hinted)
-	for _, name := range names {
-		if c.keys.Has(name) {
-			c.uncounted = append(c.uncounted, name)
-		}
-	}
 }
 
 // takeHints takes away hints, and notes where their jobs wait.
@@ -202,9 +196,6 @@ func (c *keyClaim) learn(names []string) {
 }
 
 func (c *keyClaim) add(name string) {
-	if !c.keys.Has(name) {
-		c.uncounted = append(c.uncounted, name)
-	}
 	c.fail(c.keys.Add(name, string(c.known[name].State)))
 }
 
@@ -275,8 +266,7 @@ func (c *keyClaim) read(limit int) {
 			lines = append(lines, c.reading(l))
 		}
 	}
-	limited := slices.DeleteFunc(c.uncounted, func(name string) bool { return !c.keys.Limited(name) })
-	c.uncounted = nil
+	limited := c.keys.Uncounted()
 	for _, name := range limited {
 		asked = append(asked, firstOf(slots, c.queue, name, c.policy.KeyLimit()))
 	}

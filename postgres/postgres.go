@@ -73,8 +73,10 @@ type Store = postgres.Store
 //
 //	// NotifyEvery is the least time between two notifications of new jobs in the same queue: by default 10 milliseconds, since
 //	// transactions that notify cannot commit at once. With more, jobs that come one by one cost the server less, and may wait for so
-//	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait, and callers' own
-//	// transactions always notify.
+//	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait.
+//	//
+//	// Callers' own transactions share notifications too. The store asks which of them have been committed: NotifyEvery later, and then
+//	// less and less often, down to every 100 milliseconds. Jobs of those that are committed after Close wait for the next poll.
 //	NotifyEvery time.Duration
 //
 //	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or older than this program, Open fails

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // parts are what each workload measures.
@@ -215,7 +215,7 @@ func TestRunOnAFaultyStoreDoesNotCount(t *testing.T) {
 				runFaulty(t, c.workload, c.store, c.want)
 				return
 			}
-			synctest.Test(t, func(t *testing.T) { runFaulty(t, c.workload, c.store, c.want) })
+			bubble.Test(t, func(t *testing.T) { runFaulty(t, c.workload, c.store, c.want) })
 		})
 	}
 }

@@ -3,18 +3,18 @@ package bench
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // On a fair queue, jobs wait for few of those of a flood, and on a plain one for nearly all.
 func TestJobsDoNotWaitForAFloodOnAFairQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		result, err := Run(t.Context(), stores()["memory"](t), Options{Workload: Fairness, Duration: 2 * time.Second})
 		require.NoError(t, err)
 		of := func(part, name string) float64 { return figure(t, result.Parts, part, name) }

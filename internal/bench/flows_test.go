@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // many are more jobs than one call cancels, so that a part is left to the servers.
@@ -59,7 +59,7 @@ func (s *slow) Cancel(ctx context.Context, filter jq.Filter, limit int) ([]jq.Ou
 
 // The rest of a cancellation is settled by servers, which look every ten seconds. The probe goes on until then, and counts until the Ack.
 func TestCancellationIsTimedUntilTheLastJob(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := stores()["memory"](t)
 		s := &slow{Store: m, GroupKeeper: m.(contract.GroupKeeper), ack: 40 * time.Millisecond, cancel: 300 * time.Millisecond}
 		parts, err := newRun(s, filled(t, ofMany())).cascades(t.Context())
@@ -89,7 +89,7 @@ func filled(t *testing.T, o Options) Options {
 
 // What follows from an Ack is timed from it, not from its answer, and until the last claim.
 func TestWaitersAndCallbacksAreTimedFromTheAck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := stores()["memory"](t)
 		w := &witness{Store: m, GroupKeeper: m.(contract.GroupKeeper)}
 		r := newRun(w, filled(t, small(Flows)))
@@ -163,7 +163,7 @@ func TestCancellationThatDoesNotGoOnDoesNotCount(t *testing.T) {
 		"BlockedAreHidden": {func(s jq.Store) jq.Store { return unsettled{unlistedBlocked{s}} }, "300 blocked where 0 should be, 1001 cancelled where 1301 should be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				m := stores()["memory"](t)
 				alone := stranger(t, m)
 				o := ofMany()

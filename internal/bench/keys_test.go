@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // A dawdler takes its time for claims from a queue, and for acks.
@@ -49,7 +49,7 @@ func (d *dawdler) Ack(ctx context.Context, acks []contract.Ack) ([]jq.Outcome, e
 func TestClaimsAreComparedWithThoseFromAPlainQueue(t *testing.T) {
 	for _, scene := range KeyScenes() {
 		t.Run(scene, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := dawdling(stores()["memory"](t), 20*time.Millisecond, func(queue string) time.Duration {
 					if strings.HasSuffix(queue, "limited") {
 						return 30 * time.Millisecond
@@ -123,7 +123,7 @@ func TestLateStoreSettlesFirst(t *testing.T) {
 		{61 * time.Second, nil, never}, {61 * time.Second, jq.ErrUnavailable, never + "\njq: store unavailable"},
 		{3 * time.Second, jq.ErrInvalid, "jq: invalid"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			began := time.Now()
 			s := dawdling(stores()["memory"](t), 0, func(string) time.Duration { return 0 })
 			s.late = func(queue string) bool { return strings.HasSuffix(queue, "limited") && time.Since(began) < c.late }
@@ -142,7 +142,7 @@ func TestLateStoreSettlesFirst(t *testing.T) {
 
 // The rates are those of all claimers together, and those under a policy are compared with those without one.
 func TestRatesUnderLimitsAreSharesOfTheFreeOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := dawdling(stores()["memory"](t), 40*time.Millisecond, func(queue string) time.Duration {
 			switch {
 			case strings.Contains(queue, MaxInFlight):

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -60,7 +60,7 @@ func jobsIn(t *testing.T, s jq.Store) int64 {
 }
 
 func TestEnqueueIsRepeatedUnderItsKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable, jq.ErrInDoubt, jq.ErrInDoubt}}
 		began := time.Now()
 		added, err := enqueueRetrying(t.Context(), s, oneJob("key"))
@@ -80,7 +80,7 @@ func TestEnqueueWithoutKeyIsNotRepeatedWhenItsAnswerIsLost(t *testing.T) {
 }
 
 func TestEnqueueGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: make([]error, 100)}
 		for i := range s.errs {
 			s.errs[i] = jq.ErrUnavailable
@@ -99,7 +99,7 @@ func TestEnqueueGivesUp(t *testing.T) {
 
 // While another process holds an SQLite file, each try takes as long as the default of --busy-timeout.
 func TestEnqueueWaitsForAnotherProcessOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable}, takes: sqlite.DefaultBusyTimeout}
 		began := time.Now()
 		_, err := enqueueRetrying(t.Context(), s, oneJob("key"))
@@ -180,7 +180,7 @@ func TestErrorSaysWhichLinesWereAdded(t *testing.T) {
 
 // If an answer is lost in the middle of a load, no job is added twice.
 func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt, jq.ErrUnavailable, jq.ErrInDoubt}}
 		l, _ := loading(s, "")
 		require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", 1500))))
@@ -191,7 +191,7 @@ func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 
 // An error for a lost answer said both "the call may have been applied" and "nothing was added".
 func TestLinesInDoubtDoNotSayNothingWasAdded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: make([]error, 100)}
 		for i := range s.errs {
 			s.errs[i] = jq.ErrInDoubt

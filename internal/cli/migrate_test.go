@@ -49,7 +49,7 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	}
 	toSchema8 := func() {
 		t.Helper()
-		do(`DROP FUNCTION jq.hint() CASCADE`,
+		do(`DROP FUNCTION jq.hint(), jq.next_slot CASCADE`,
 			`DROP SEQUENCE jq.turns`,
 			`DROP TABLE jq.keys, jq.hints, jq.ordered`,
 			`DROP INDEX jq.jobs_ready_by_key, jq.jobs_retrying_by_key`,

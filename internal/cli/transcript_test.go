@@ -300,7 +300,7 @@ func (o *output) String() string {
 var volatileText = []struct{ what, as string }{
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "2026-01-02T03:04:05Z"},
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?[+-]\d\d:\d\d`, "2026-01-02T04:04:05+01:00"},
-	{`"lease_remaining":"(29\.\d+|30)s"`, `"lease_remaining":"29.9s"`},
+	{`"lease_remaining":"([12]?\d(\.\d+)?|30)s"`, `"lease_remaining":"29.9s"`},
 	{`the oldest for \d+s`, "the oldest for 3s"},
 	{`\(\d+ KiB\)`, "(160 KiB)"},
 	{`\bjq_[A-Za-z0-9_-]{43}`, "jq_SECRET"},

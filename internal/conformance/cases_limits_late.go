@@ -9,7 +9,9 @@ import (
 )
 
 var lateKeyCases = []Case{
-	{"Limits/Keys/JobThatBecomesClaimableIsFound", sentenceEveryJob, keysLateJobIsFound},
+	{"Limits/Keys/JobThatBecomesClaimableIsFound", sentenceEveryJob, keysLateJobIsFound(othersGoOn)},
+	{"Limits/Keys/JobThatBecomesClaimableIsFoundAfterOthers", sentenceEveryJob, keysLateJobIsFound(othersEnd)},
+	{"Limits/Keys/JobThatBecomesClaimableIsFoundAlone", sentenceEveryJob, keysLateJobIsFound(othersAreGone)},
 }
 
 // A latecomer is a job that becomes claimable after others of its key, although it stands before them in line.
@@ -120,11 +122,11 @@ const (
 
 // keysLateJobIsFound claims jobs of the key, in both lanes, before the one becomes claimable that stands before them. More jobs of the key
 // stand behind it.
-func keysLateJobIsFound(c *C) {
-	for i, late := range latecomers(c) {
-		for _, most := range []int{1, 2, 5} {
-			for others := range othersAreGone + 1 {
-				c.lateJobIsFound(late, fmt.Sprintf("late %d %d %d", i, most, others), most, others)
+func keysLateJobIsFound(others int) func(*C) {
+	return func(c *C) {
+		for i, late := range latecomers(c) {
+			for _, most := range []int{1, 2, 5} {
+				c.lateJobIsFound(late, fmt.Sprintf("late %d %d", i, most), most, others)
 			}
 		}
 	}
@@ -154,18 +156,21 @@ func (c *C) lateJobIsFound(late latecomer, name string, most, fate int) {
 	switch fate {
 	case othersGoOn:
 		late.release(c, id)
-		c.Equal(len(c.claimFrom(name, 10, 10)), most-room, "claimed beside %d, with room for %d, after a job was %s", room, most, late.how)
+		more := c.claimFrom(name, 10, 10)
+		c.Equal(len(more), most-room, "claimed beside %d, with room for %d, after a job was %s", room, most, late.how)
+		held = append(held, more...)
 	case othersEnd:
 		finish(held)
 		late.release(c, id)
+		held = c.claimFrom(name, 10, 10)
 	case othersAreGone:
 		for len(held) > 0 {
 			finish(held)
 			held = c.claimFrom(name, 10, 10)
 		}
 		late.release(c, id)
+		held = c.claimFrom(name, 10, 10)
 	}
-	held = append(c.List(store.Filter{Queue: name, States: []store.State{store.InFlight}}, 10), c.claimFrom(name, 10, 10)...)
 	for len(held) > 0 && len(done) <= len(others) {
 		c.True(len(held) <= most, "at most %d are in flight after a job was %s", most, late.how)
 		finish(held)

@@ -466,7 +466,7 @@ func SplitDocument(doc []byte) (json.RawMessage, *string) {
 	}
 	var compact bytes.Buffer
 	compact.Grow(len(doc))
-	if err := json.Compact(&compact, doc); err != nil { // not JSON, so no store has kept it: only the text is written
+	if err := json.Compact(&compact, doc); err != nil { // not JSON: it was sent so, or a row was changed by hand; only the text is written
 		text := string(doc)
 		return nil, &text
 	}

@@ -52,6 +52,19 @@ func set(t *testing.T, v reflect.Value) {
 	}
 }
 
+// A row may have been changed by hand. A document that is not JSON is shown as it is, and does not keep the other jobs of a page from their readers.
+func TestDocumentsThatAreNotJSONAreShownAsText(t *testing.T) {
+	for _, doc := range []string{`oops`, `{"a":1`, ` "`, `1 2`} {
+		text, err := json.Marshal([]Job{{ID: 1, Payload: []byte(doc), Result: []byte(`1`)}, {ID: 2, Payload: []byte(`{"a":1}`)}})
+		require.NoError(t, err, doc)
+		var jobs []Job
+		require.NoError(t, json.Unmarshal(text, &jobs), doc)
+		assert.Equal(t, doc, string(jobs[0].Payload))
+		assert.Equal(t, `1`, string(jobs[0].Result))
+		assert.JSONEq(t, `{"a":1}`, string(jobs[1].Payload))
+	}
+}
+
 func TestNounsInJSONRefuseNumbersForIDsAndDurations(t *testing.T) {
 	var j Job
 	require.Error(t, json.Unmarshal([]byte(`{"id": 7}`), &j))

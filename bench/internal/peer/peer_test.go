@@ -8,12 +8,12 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/bench/internal/peer"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 func TestSpreadAddsEveryNumberOnce(t *testing.T) {
@@ -112,7 +112,7 @@ func TestShapesSayWhatJobsDo(t *testing.T) {
 }
 
 func TestHandlersDoWhatJobsSay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := peer.NewLedger(0)
 		began := time.Now()
 		require.NoError(t, l.Handle(t.Context(), peer.Job{Number: 1, Millis: 70}))
@@ -141,7 +141,7 @@ func (s *slow) Enqueue(_ context.Context, load peer.Load) error {
 }
 
 func TestASlowCallDoesNotDelayTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		q := &slow{loads: make(chan peer.Load, 10)}
 		began := time.Now()
 		called, err := peer.Steadily(t.Context(), q, peer.Load{First: 5, Jobs: 3, Tx: true}, 100)

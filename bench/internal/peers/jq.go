@@ -20,7 +20,7 @@ func jqPeers() []peer.Peer {
 	return []peer.Peer{
 		{
 			Name: "jq", Store: peer.Postgres, Handlers: jqHandlers, Keeps: true,
-			Settings: "sqlx and lib/pq; a caller's own transactions on 20 connections; " + jqSettings,
+			Settings: "sqlx and lib/pq; callers' transactions on 20 connections of the store's DB(); " + jqSettings,
 			Open:     openPostgres(0, 0),
 		},
 		{
@@ -32,19 +32,25 @@ func jqPeers() []peer.Peer {
 			Name: "jq", Store: peer.SQLite, Handlers: jqHandlers, Keeps: true, Settings: "modernc, synchronous=FULL; " + jqSettings,
 			Open: func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 				s, err := sqlite.Open(ctx, filepath.Join(p.Folder, "jobs.db"), nil)
-				return openJQ(s, err, "", handle, jq.ServerOptions{})
+				if err != nil {
+					return nil, err
+				}
+				return newJQ(s, handle, jq.ServerOptions{}), nil
 			},
 		},
 		{
 			Name: "jq", Store: peer.Memory, Handlers: jqHandlers, Keeps: true, Settings: jqSettings,
 			Open: func(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
-				return openJQ(jq.NewMemory(nil), nil, "", handle, jq.ServerOptions{})
+				return newJQ(jq.NewMemory(nil), handle, jq.ServerOptions{}), nil
 			},
 		},
 	}
 }
 
 const jqHandlers, jqBuffer = 100, 4000
+
+// callers is how many connections callers' transactions have.
+const callers = 20
 
 // jqPatient is jq with settings that cost latency.
 const jqPatient = "jq-100ms"
@@ -53,9 +59,16 @@ const jqPatient = "jq-100ms"
 func openPostgres(between, results time.Duration) func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
 	return func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 		s, err := postgres.Open(ctx, p.DSN, &postgres.Options{NotifyEvery: between})
-		return openJQ(s, err, p.DSN, handle, jq.ServerOptions{
+		if err != nil {
+			return nil, err
+		}
+		s.DB().SetMaxOpenConns(callers)
+		s.DB().SetMaxIdleConns(callers)
+		q := newJQ(s, handle, jq.ServerOptions{
 			Claim: jq.ClaimOptions{Interval: between}, Commit: jq.CommitOptions{Interval: results},
 		})
+		q.own = s.DB().DB
+		return q, nil
 	}
 }
 
@@ -66,24 +79,13 @@ type jqQueue struct {
 	handlers jq.Handlers
 	options  jq.ServerOptions
 	server   *jq.Server
-	own      *sql.DB // the caller's own pool, for Load.Tx
+	own      *sql.DB // where callers begin their transactions, for Load.Tx
 }
 
-// openJQ uses the store. dsn is where callers have their own transactions, if they have any.
-func openJQ(s jq.Store, err error, dsn string, handle peer.Handler, o jq.ServerOptions) (peer.Queue, error) {
-	if err != nil {
-		return nil, err
-	}
+func newJQ(s jq.Store, handle peer.Handler, o jq.ServerOptions) *jqQueue {
 	q := &jqQueue{store: s, client: jq.NewClient(s, nil), options: o}
 	jq.Handle(&q.handlers, func(ctx context.Context, _ *jq.Run, job peer.Job) error { return handle(ctx, job) })
-	if dsn != "" {
-		if q.own, err = sql.Open("postgres", dsn); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		q.own.SetMaxOpenConns(20)
-		q.own.SetMaxIdleConns(20)
-	}
-	return q, nil
+	return q
 }
 
 func (q *jqQueue) Enqueue(ctx context.Context, load peer.Load) error {
@@ -147,9 +149,6 @@ func (q *jqQueue) Close(ctx context.Context) error {
 	var err error
 	if q.server != nil {
 		err = q.server.Stop(ctx)
-	}
-	if q.own != nil {
-		err = errors.Join(err, q.own.Close())
 	}
 	return errors.Join(err, q.store.Close())
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 	"github.com/seed-ed332417/jq/bench/internal/site"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // A fake is a queue in memory whose counts are changed before they are told. Its clock is that of the test.
@@ -101,7 +101,7 @@ func TestRatesAreJobsByTime(t *testing.T) {
 		Enqueue1: 1000, Bulk: 1_000_000, // one call takes a millisecond
 		Continuous: 2_000_000,
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			r := playFake(t, scenario, &fake{skip: -1})
 			require.Empty(t, r.Error, scenario)
 			require.InEpsilon(t, want, r.Rate, 0.6, "the rate of %s: %+v", scenario, r)
@@ -111,7 +111,7 @@ func TestRatesAreJobsByTime(t *testing.T) {
 }
 
 func TestLongRunsLastLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := playFake(t, Long, &fake{skip: -1})
 		require.Empty(t, r.Error)
 		require.InEpsilon(t, 1.2, r.Seconds, 0.1, "of a duration of a tenth of a second")
@@ -124,7 +124,7 @@ func TestLongRunsLastLonger(t *testing.T) {
 }
 
 func TestLatencyIsFromTheCallToTheHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := playFake(t, Latency, &fake{skip: -1})
 		require.Empty(t, r.Error)
 		require.EqualValues(t, 51, r.Jobs, "half a second at 100 jobs a second, and the first one")
@@ -145,7 +145,7 @@ func TestRunsWithoutEveryEndDoNotCount(t *testing.T) {
 		"late jobs are checked too":  {Continuous, &fake{skip: 2000}, "and not number 2000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				r := playFake(t, c.scenario, c.fake)
 				require.Contains(t, r.Error, c.want)
 			})
@@ -190,7 +190,7 @@ func TestQuantiles(t *testing.T) {
 
 func TestContinuousRunsHaveTheShapeOfTheirScenario(t *testing.T) {
 	for scenario, want := range map[string]peer.Shape{Continuous: {}, Big: {Text: 5000}, Failing: {Fails: 10}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := &fake{skip: -1}
 			require.Empty(t, playFake(t, scenario, f).Error)
 			require.Equal(t, want, f.shape, scenario)

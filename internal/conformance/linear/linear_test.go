@@ -73,6 +73,24 @@ func TestBrokenStoreIsFlawedAtRest(t *testing.T) {
 	}
 }
 
+// A barren store gives nobody a job. No order of calls forbids that, but jobs must end once all is quiet.
+type barren struct{ *model.Store }
+
+func (barren) FetchAndClaim(context.Context, store.ClaimRequest) ([]store.Job, error) {
+	return nil, nil
+}
+
+func TestStoreWhoseJobsDoNotEndIsFlawedAtRest(t *testing.T) {
+	a := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: barren{model.New(clk)}}, nil
+	}}
+	_, err := Check(t.Context(), a, Options{})
+	var v *Violation
+	require.ErrorAs(t, err, &v)
+	assert.Equal(t, "has not ended after 20 rounds of claims and acks", v.Flaw)
+	assert.Contains(t, v.Listing, v.Part, "the listing shows the job")
+}
+
 // Which jobs are in flight at once concerns several jobs.
 func TestBrokenStoreExceedsItsLimit(t *testing.T) {
 	for _, fault := range []model.Fault{model.LimitIgnored, model.LimitUnlocked, model.LimitExceededByOne, model.LimitForgetsExpired} {

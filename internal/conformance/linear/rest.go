@@ -24,24 +24,22 @@ type flaw struct {
 
 // rest remembers the jobs as the reader has read them. If some of them are still blocked, it then lets all jobs end, for a store that has
 // missed something may only show it now.
-func (h *history) rest(ctx context.Context) error {
+func (h *history) rest(ctx context.Context) {
 	jobs := h.reader.details
 	h.rests = append(h.rests, rest{jobs: maps.Clone(jobs)})
 	if !slices.ContainsFunc(slices.Collect(maps.Values(jobs)), func(d store.JobDetail) bool { return d.State == store.Blocked }) {
-		return nil
+		return
 	}
-	if err := h.reader.drain(ctx); err != nil {
-		return err
+	if h.unended = h.reader.drain(ctx); h.unended == 0 {
+		h.rests = append(h.rests, rest{jobs: jobs, sealed: true})
 	}
-	h.rests = append(h.rests, rest{jobs: jobs, sealed: true})
-	return nil
 }
 
 // drains is how often the reader lets all jobs go on. A chain of jobs takes as many times as it is long, and answers get lost on the way.
 const drains = 20
 
-// drain seals the groups and acks all jobs, until only blocked ones are left.
-func (c *client) drain(ctx context.Context) error {
+// drain seals the groups and acks all jobs, until only blocked ones are left. It returns the id of a job that does not end, if there is one.
+func (c *client) drain(ctx context.Context) (unended int64) {
 	for _, group := range c.h.groups {
 		if c.h.keeper != nil {
 			c.seal(ctx, group)
@@ -49,9 +47,9 @@ func (c *client) drain(ctx context.Context) error {
 	}
 	for range drains {
 		c.settleAll(ctx)
-		if !c.readLive(ctx) {
+		if unended = c.readLive(ctx); unended == 0 {
 			c.readWaiting(ctx)
-			return nil
+			return 0
 		}
 		c.h.clock.Add(window + ttl)
 		c.recover(ctx, store.RecoverRequest{Limit: store.MaxItems})
@@ -61,7 +59,7 @@ func (c *client) drain(ctx context.Context) error {
 			c.ackAll(ctx, c.own[known:])
 		}
 	}
-	return fmt.Errorf("jobs have not ended after %d rounds of claims and acks", drains)
+	return unended
 }
 
 func (c *client) ackAll(ctx context.Context, leases []store.Lease) {
@@ -86,11 +84,13 @@ func (c *client) settleAll(ctx context.Context) {
 	}
 }
 
-// readLive reads the rows of all jobs, and says whether any but a blocked one has not ended.
-func (c *client) readLive(ctx context.Context) (live bool) {
+// readLive reads the rows of all jobs, and returns the id of one that is not blocked and has not ended, if there is one.
+func (c *client) readLive(ctx context.Context) (live int64) {
 	for _, j := range c.list(ctx) {
 		c.details[j.ID] = store.JobDetail{Job: j, Waits: c.details[j.ID].Waits}
-		live = live || !j.Terminal() && j.State != store.Blocked
+		if !j.Terminal() && j.State != store.Blocked {
+			live = j.ID
+		}
 	}
 	return live
 }
@@ -113,6 +113,9 @@ func (h *history) flaws() []flaw {
 				all = append(all, flaw{id, what})
 			}
 		}
+	}
+	if h.unended != 0 {
+		all = append(all, flaw{h.unended, fmt.Sprintf("has not ended after %d rounds of claims and acks", drains)})
 	}
 	return all
 }

@@ -15,10 +15,10 @@ import (
 // Limits for each key.
 //
 // The policy of a queue may limit how many jobs with the same limit key are in flight. Claims on such a queue must not walk over the jobs of
-// keys that have no room, so they find jobs by key. A row of the table keys says where the jobs of one key begin, and which of them claims have
-// taken. Keys that have room stand in the order of their first jobs that are due. Claims alone write the rows, and each locks those of the keys
-// that it looks at. Everybody else leaves hints: that a job of a key waits, or that a lease has ended. The next claim looks at the keys of
-// the hints.
+// keys that have no room, so they find jobs by key. A row of the table keys says where the jobs of one key begin and, unless the store can
+// count those in flight, which of them claims have taken. Keys that have room stand in the order of their first jobs that are due. Claims
+// alone write the rows, and each locks those of the keys that it looks at. Everybody else leaves hints: that a job of a key waits, or that a
+// lease has ended. The next claim looks at the keys of the hints.
 //
 // A key that has no room stands nowhere. When a lease on one of its jobs ends, that leaves a hint, so a claim looks at it again.
 //
@@ -33,7 +33,7 @@ type Keys struct {
 	most int // jobs of a key that may be in flight, or zero for any number
 	now  int64
 	all  map[string]*key
-	by   map[int64]*key // of which jobs that claims have taken are
+	by   map[int64][]*key // of which jobs that claims have taken are
 
 	read    [2]places // of the keys that stand, by lane: fresh jobs, then retries
 	asked   int
@@ -81,8 +81,9 @@ type key struct {
 	Lines []*Line `json:"lines,omitempty"` // its waiting jobs
 
 	idle     bool           // nothing has changed for it, and the claim need not look at it
-	counted  bool           // the store keeps slots for its jobs in flight, and Taken is empty
-	slots    int            // those slots
+	counted  bool           // the store counts its jobs in flight, and Taken does not matter
+	slots    int            // how many these are
+	asked    bool           // Taken has returned its jobs
 	inFlight map[int64]bool // those of Taken that are in flight, and what this claim has taken
 	free     bool           // it is not limited
 	chosen   int
@@ -132,7 +133,7 @@ const TurnsOfClaim = 1 << 20
 func NewKeys(p store.Policy, now time.Time) *Keys {
 	return &Keys{
 		most: p.KeyLimit(), ordered: p.Ordered, fair: p.Fair, now: now.UnixMicro(),
-		all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{},
+		all: map[string]*key{}, by: map[int64][]*key{}, skipped: map[int64]bool{},
 	}
 }
 
@@ -264,24 +265,42 @@ func (k *Keys) Hint(at Line) {
 // Hinted ends the hints: keys for which they change nothing are left as they are.
 func (k *Keys) Hinted() { maps.DeleteFunc(k.all, func(_ string, of *key) bool { return of.idle }) }
 
-// Taken returns the jobs that claims have taken. Call InFlight for those of them that are in flight.
-func (k *Keys) Taken() []int64 {
+// Taken returns the jobs that claims have taken of keys that were added since it was called before. Call InFlight for those of them that are in flight.
+func (k *Keys) Taken() (ids []int64) {
 	for _, of := range k.all {
+		if of.asked {
+			continue
+		}
+		of.asked = true
 		for _, id := range of.Taken {
-			k.by[id] = of
+			k.by[id], ids = append(k.by[id], of), append(ids, id)
 		}
 	}
-	return slices.Sorted(maps.Keys(k.by))
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
-// Limited reports whether the key was added, and limits its jobs.
-func (k *Keys) Limited(name string) bool { return k.all[name] != nil && !k.all[name].free }
+// Uncounted is for a store that can count the jobs in flight of a key, in place of Taken and InFlight: it returns the limited keys that were added since it was
+// called before. Call Slots for each of them that has jobs in flight.
+func (k *Keys) Uncounted() (names []string) {
+	for name, of := range k.all {
+		if !of.free && !of.counted {
+			of.counted, names = true, append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
-// Slots is for a store that keeps a slot for each job in flight of a key that limits its jobs: it notes how many there are, in place of Taken and InFlight.
-func (k *Keys) Slots(name string, n int) { k.all[name].counted, k.all[name].slots = true, n }
+// Slots notes how many jobs of the key are in flight.
+func (k *Keys) Slots(name string, n int) { k.all[name].slots = n }
 
 // InFlight notes that a job that claims have taken is in flight.
-func (k *Keys) InFlight(id int64) { k.by[id].inFlight[id] = true }
+func (k *Keys) InFlight(id int64) {
+	for _, of := range k.by[id] {
+		of.inFlight[id] = true
+	}
+}
 
 // Unread returns the lines whose jobs are not known, with how many to read of each, for a claim of so many jobs. Call Read for each.
 func (k *Keys) Unread(limit int) []*Line {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"testing/synctest"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
@@ -196,7 +196,7 @@ func TestAwaitTriesAgainWhileSomebodyRuns(t *testing.T) {
 		"NegativeFor": {-time.Second, []error{busy(1)}, 0, 0, busy(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				begin, answers := time.Now(), k.answers
 				err := sqlkit.Await(t.Context(), k.most, slog.New(slog.NewTextHandler(&log, nil)), func() error {
@@ -214,7 +214,7 @@ func TestAwaitTriesAgainWhileSomebodyRuns(t *testing.T) {
 }
 
 func TestAwaitEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err := sqlkit.Await(ctx, time.Hour, slog.New(slog.DiscardHandler), func() error { return &sqlkit.BusyError{} })

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
@@ -88,7 +89,7 @@ func TestSlowReaderLosesWakeupsAndHoldsUpNobody(t *testing.T) {
 }
 
 func TestEndOfTheContextEndsOneSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h wake.Hub
 		defer h.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -108,7 +109,7 @@ func TestEndOfTheContextEndsOneSubscription(t *testing.T) {
 }
 
 func TestContextThatHasEndedEndsTheSubscriptionAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h wake.Hub
 		defer h.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +124,7 @@ func TestContextThatHasEndedEndsTheSubscriptionAtOnce(t *testing.T) {
 }
 
 func TestCloseEndsEverySubscriptionAndRefusesNewOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h wake.Hub
 		ctx, cancel := context.WithCancel(t.Context())
 		one, err := h.Subscribe(ctx, nil)
@@ -148,7 +149,7 @@ func TestCloseEndsEverySubscriptionAndRefusesNewOnes(t *testing.T) {
 
 // Of both ends, only one may close the channel. The context's comes on a goroutine of its own, which is often the later one here.
 func TestEndOfTheContextMayMeetClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 100 {
@@ -304,7 +305,7 @@ func TestSettleIsNotLostBehindOthers(t *testing.T) {
 }
 
 func TestTellLaterTellsAtTheEarliestTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h wake.Hub
 		defer h.Close()
 		clk := clock.New()
@@ -332,7 +333,7 @@ func TestTellLaterTellsAtTheEarliestTime(t *testing.T) {
 }
 
 func TestTellLaterTellsNobodyAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h wake.Hub
 		clk := clock.New()
 		a := subscribe(t, &h, "a")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -39,7 +40,7 @@ func TestRollbackAfterTheEndOfAKeysTime(t *testing.T) {
 	for taking, take := range take {
 		for ending, giveUp := range giveUp {
 			t.Run(taking+"/"+ending, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					s, clk := newStore(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
@@ -117,7 +118,7 @@ func TestRollbackGivesAKeyToWhoeverHadIt(t *testing.T) {
 // that are rolled back, and looks at the keys of both.
 func TestRolledBackTransactionsLeaveNoKeys(t *testing.T) {
 	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) { writeInVain(t, rand.New(rand.NewPCG(seed, 0)), seed) })
+		bubble.Test(t, func(t *testing.T) { writeInVain(t, rand.New(rand.NewPCG(seed, 0)), seed) })
 	}
 }
 

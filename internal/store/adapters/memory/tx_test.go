@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -155,7 +156,7 @@ func TestFailedCallInTxHasNoEffect(t *testing.T) {
 
 // A heartbeat that waits for a transaction extends from the time at which it comes through.
 func TestExtendTakesNowWhenItsTurnComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, clk := newStore(t)
 		enqueue(t, s, plain())
 		held := claim(t, s, 1)
@@ -176,7 +177,7 @@ func TestExtendTakesNowWhenItsTurnComes(t *testing.T) {
 }
 
 func TestOthersWaitForATransaction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		tx := beginTx(t, s)
 		enqueue(t, s.InTx(tx), plain())
@@ -201,7 +202,7 @@ func TestOthersWaitForATransaction(t *testing.T) {
 }
 
 func TestEndOfItsContextRollsATransactionBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		tx, err := s.DB().BeginTx(ctx, nil)
@@ -237,7 +238,7 @@ func TestRollbackOfAJobThatHasExpiredMeanwhile(t *testing.T) {
 }
 
 func TestWaitingInATransactionEndsWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		first := beginTx(t, s)
 		enqueue(t, s.InTx(first), plain())
@@ -259,7 +260,7 @@ func TestWaitingInATransactionEndsWithIt(t *testing.T) {
 func TestEndingATransactionEndsWaitingInIt(t *testing.T) {
 	for name, end := range map[string]func(*sql.Tx) error{"Rollback": (*sql.Tx).Rollback, "Commit": (*sql.Tx).Commit} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s, _ := newStore(t)
 				first := beginTx(t, s)
 				enqueue(t, s.InTx(first), plain())
@@ -298,7 +299,7 @@ func TestEndingATransactionEndsWaitingInIt(t *testing.T) {
 
 // TestTransactionsTakeTurns lets calls in several transactions wait for one; each goes on in its turn.
 func TestTransactionsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		first := beginTx(t, s)
 		enqueue(t, s.InTx(first), plain())
@@ -321,7 +322,7 @@ func TestTransactionsTakeTurns(t *testing.T) {
 }
 
 func TestCloseRollsATransactionBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		tx := beginTx(t, s)
 		enqueue(t, s.InTx(tx), plain())

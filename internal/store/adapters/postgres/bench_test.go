@@ -201,6 +201,37 @@ func BenchmarkSingle(b *testing.B) {
 	}
 }
 
+// BenchmarkInTx enqueues one job in each of its transactions, which write nothing else, from so many goroutines at once.
+func BenchmarkInTx(b *testing.B) {
+	for _, callers := range []int{1, 16} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			dsn := pgtest.DSN(b)
+			s, err := Open(b.Context(), dsn, &Options{Schema: pgtest.Schema(b, dsn), MaxConns: callers + MinConns})
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, s.Close()) })
+			acquainted(b, s)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var all sync.WaitGroup
+			b.ResetTimer()
+			for range callers {
+				all.Go(func() {
+					for left.Add(-1) >= 0 {
+						tx, err := s.DB().BeginTx(b.Context(), nil)
+						if assert.NoError(b, err) {
+							_, err = s.InTx(tx).Enqueue(b.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+							assert.NoError(b, err)
+							assert.NoError(b, tx.Commit())
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
+}
+
 // BenchmarkLimited claims and acks ten jobs at a time, by several claimers, in a queue with and without a limit that is never reached.
 // Claims on a queue with MaxInFlight or a rate wait for each other. The jobs with keys have a thousand, in turn.
 func BenchmarkLimited(b *testing.B) {

@@ -27,8 +27,12 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
 	c := s.newClaim(req)
 	jobs, done, err := c.single(ctx, invalid)
+	vain := c.vain
 	if !done && err == nil {
 		jobs, err = c.inTurn(ctx, invalid)
+	}
+	if vain && c.some && err == nil && len(jobs) < req.Limit {
+		s.hub.Tell(store.Wakeup{Queue: req.Queue}) // another claim may have skipped what this one had locked, and this one what that one had
 	}
 	switch {
 	case err == nil:
@@ -58,9 +62,12 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 
 // inTurn claims in a transaction, when it is the claim's turn if the queue is limited.
 func (c *claim) inTurn(ctx context.Context, invalid error) ([]store.Job, error) {
-	done, err := c.s.limits.turn(ctx, c.Queue)
-	if err != nil {
-		return nil, err
+	done := c.turn
+	if done == nil {
+		var err error
+		if done, err = c.s.limits.of(c.Queue).inTurn(ctx); err != nil {
+			return nil, err
+		}
 	}
 	defer done()
 	return write(ctx, c.s, invalid, c.run)
@@ -97,6 +104,9 @@ type claim struct {
 	unknown   bool          // not all keys of the queue are known for certain
 	known     int           // how many times all keys were looked for: see know
 	backlog   bool          // there are more hints than it has read
+	vain      bool          // it was the first one that tried in vain to take jobs across keys
+	some      bool          // some key had room, or a hint
+	turn      func()        // ends the turn that it has already
 	seen      int64         // how often leases had ended: see sqlkit.Held
 	keys      []bykey.Row   // what to write of the keys that it has locked
 }
@@ -318,9 +328,12 @@ func places(args []any, all iter.Seq2[int, cursor.Position]) []any {
 }
 
 // marks returns the queue and the marks, as arguments of [firstsAt].
-func (c *claim) marks() []any {
-	args := places(append(make([]any, 0, 7), c.Queue), c.plan.Marks(cursor.Retries))
-	return places(args, c.plan.Marks(cursor.Fresh))
+func (c *claim) marks() []any { return c.from(c.plan.Marks) }
+
+// from returns the queue, the marks of retries, and where to begin among fresh jobs.
+func (c *claim) from(begin func(cursor.Lane) iter.Seq2[int, cursor.Position]) []any {
+	args := places(append(make([]any, 0, 13), c.Queue), c.plan.Marks(cursor.Retries))
+	return places(args, begin(cursor.Fresh))
 }
 
 // saw scans a row of [firstsAt].

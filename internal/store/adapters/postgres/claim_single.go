@@ -17,8 +17,12 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 	if invalid != nil {
 		return nil, false, nil
 	}
-	if !c.plan.ExpectsFew() || c.s.limits.of(c.Queue).byKey {
-		return nil, false, nil
+	l := c.s.limits.of(c.Queue)
+	if l.byKey {
+		return c.acrossKeys(ctx, l.across)
+	}
+	if !c.plan.ExpectsFew() {
+		return c.ofCounted(ctx, l)
 	}
 	looked := c.plan.Stale() || c.plan.ExpectsNothing()
 	if looked {
@@ -29,7 +33,7 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 		c.plan = c.s.cursors.Plan(c.Queue)
 	}
 	if c.limited {
-		return nil, false, nil
+		return c.ofCounted(ctx, l)
 	}
 	if jobs, done, err = c.takeFew(ctx); done || looked {
 		return jobs, done, err
@@ -62,10 +66,29 @@ func (c *claim) look(ctx context.Context) (due, counts bool, err error) {
 	return !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh), true, nil
 }
 
-// takeFewQuery takes fresh jobs from the marks on. It takes none if there are more than a few, if a retry is due, or if a job has
+// A fewKind says what a statement that takes a few jobs does about limits: it takes none in a queue that has one, or takes jobs across keys, or counts them.
+type fewKind struct {
+	first  string // the parts of the statement that come before it looks for jobs
+	admits string // the condition of the queue
+	keys   string // the parts of the statement that read those of the jobs which it has found
+	writes string // and the part that writes them
+	counts string // the condition of the number of jobs
+}
+
+var (
+	takeFewQuery = takeFewOf(fewKind{
+		admits: `NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $4 AND (paused OR ` + isLimited + `))`,
+		counts: `jobs BETWEEN 1 AND ` + strconv.Itoa(few),
+	})
+	takeAcrossQuery  = takeFewOf(fewAcross)
+	takeCountedQuery = takeFewOf(fewCounted)
+)
+
+// takeFewOf returns the statement that takes fresh jobs from the marks on. It takes none if there are more than a few, if a retry is due, or if a job has
 // an attempt that must be moved. The leases run from a time that it reads when the rows that it has locked have given it a number.
-var takeFewQuery = `
-	WITH found AS MATERIALIZED (
+func takeFewOf(kind fewKind) string {
+	return `
+	WITH` + kind.first + ` found AS MATERIALIZED (
 		SELECT ` + waitedAs.Replace(claimed.Each(`jobs.{name}`, 0)) + `,` + presentEpoch + `
 		FROM ` + placesAt(8) + `
 		CROSS JOIN LATERAL (
@@ -78,9 +101,9 @@ var takeFewQuery = `
 			LIMIT $11
 			FOR UPDATE SKIP LOCKED
 		) AS jobs
-		WHERE ` + onKnownServer + ` AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $4 AND (paused OR ` + isLimited + `))
+		WHERE ` + onKnownServer + ` AND ` + kind.admits + `
 		LIMIT $11
-	),
+	),` + kind.keys + `
 	given AS MATERIALIZED (
 		SELECT now, now + $13::bigint * interval '1 microsecond' AS until
 		FROM (
@@ -88,7 +111,7 @@ var takeFewQuery = `
 				bool_and(claim_token = 0) AS new, min(expires_at) AS expires_at
 			FROM found
 		) AS counted
-		WHERE jobs BETWEEN 1 AND ` + strconv.Itoa(few) + ` AND heaped <= ` + strconv.Itoa(store.MaxAnswerBytes) + `
+		WHERE ` + kind.counts + ` AND heaped <= ` + strconv.Itoa(store.MaxAnswerBytes) + `
 			AND new AND (expires_at IS NULL OR expires_at > now)
 			AND NOT EXISTS (
 				SELECT 1
@@ -103,7 +126,7 @@ var takeFewQuery = `
 				) AS due
 			)
 	),
-	noted AS (
+	` + kind.writes + `noted AS (
 		INSERT INTO {schema}.leases (due_at, ids)
 		SELECT now + $14::bigint * interval '1 microsecond', ARRAY(SELECT id FROM found)
 		FROM given
@@ -112,17 +135,24 @@ var takeFewQuery = `
 	FROM given, found
 	WHERE jobs.id = ANY (ARRAY[found.id])
 	RETURNING given.now, ` + shownByWrite + `, ` + claimedOf(`found`) + `, found.epoch`
+}
 
 // takeFew takes up to a few jobs from the marks on.
 func (c *claim) takeFew(ctx context.Context) (jobs []store.Job, done bool, err error) {
+	jobs, _, err = c.takeBy(ctx, takeFewQuery, append(c.marks(), min(c.Limit, few+1)))
+	return jobs, err != nil || len(jobs) > 0, err
+}
+
+// takeBy takes the jobs that a statement of [takeFewOf] gives the worker, which has these arguments and more. It reports whether the statement was run.
+func (c *claim) takeBy(ctx context.Context, query string, args []any, more ...any) (jobs []store.Job, ran bool, err error) {
 	var chosen []*store.Record
 	length := c.TTL.Truncate(store.Resolution)
-	args := append(c.marks(), min(c.Limit, few+1), c.Worker, length.Microseconds(), min(length, firstDue).Microseconds())
+	args = append(append(args, c.Worker, length.Microseconds(), min(length, firstDue).Microseconds()), more...)
 	t, some, err := c.s.single(ctx, c.s.with.write, true, func(rows *sql.Rows, shown []any) error {
 		e, err := sqlkit.RecordBehind(rows, shown)
 		chosen, c.at = append(chosen, e), time.Time(*shown[0].(*sqlkit.Time))
 		return err
-	}, takeFewQuery, args...)
+	}, query, args...)
 	inOrderOfClaims(chosen)
 	exact := err == nil && some && c.plan.Open(t.horizon, true)
 	for _, e := range chosen {
@@ -134,7 +164,7 @@ func (c *claim) takeFew(ctx context.Context) (jobs []store.Job, done bool, err e
 		jobs, c.leases = append(jobs, e.Job), append(c.leases, e.Lease())
 	}
 	if err != nil || !some {
-		return nil, err != nil, err
+		return nil, t != nil, err
 	}
 	if len(jobs) < c.Limit {
 		c.plan.Answered()

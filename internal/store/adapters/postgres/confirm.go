@@ -37,10 +37,13 @@ var errUnconfirmed = errors.New("the commit stopped waiting for a synchronous st
 //
 // The connector must be lib/pq's. Transactions of [Store.DB] are confirmed already. The server must send warnings: it does
 // unless client_min_messages is error.
-func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{plainConnector{c}} }
+func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{plainConnector{c}, nil} }
 
 // A confirming connector opens connections of a Driver, whose commits it confirms.
-type confirming struct{ driver.Connector }
+type confirming struct {
+	driver.Connector
+	recurring map[string]bool // statements that the connections prepare; may be nil
+}
 
 // Connect is part of driver.Connector.
 func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
@@ -48,7 +51,7 @@ func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &confirmed{Conn: conn.(Conn)}, nil
+	return &confirmed{Conn: conn.(Conn), recurring: c.recurring}, nil
 }
 
 // A confirmed is a connection with its current transaction.
@@ -57,7 +60,10 @@ type confirmed struct {
 	tx     driver.Tx
 	ctx    context.Context // of the transaction
 	writes bool
-	left   bool // the server accepts no writes, like a standby that was expected to be the primary
+	spoilt bool // must not be used again
+
+	recurring map[string]bool // the statements that it prepares
+	prepared  statements
 }
 
 // BeginTx is part of driver.ConnBeginTx.
@@ -65,8 +71,8 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 	tx, err := c.Conn.BeginTx(ctx, o)
 	if err != nil {
 		code := codeOf(err)
-		if c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported); c.left { // the answer of a standby to READ WRITE
-			c.Discard()
+		if !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported) { // the answer of a standby to READ WRITE
+			c.spoil()
 		}
 		return nil, err
 	}
@@ -76,7 +82,13 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 
 // IsValid is part of driver.Validator. After a standby has refused to write, the pool opens another connection, which may lead
 // to the new primary.
-func (c *confirmed) IsValid() bool { return !c.left && c.Conn.IsValid() }
+func (c *confirmed) IsValid() bool { return !c.spoilt && c.Conn.IsValid() }
+
+// spoil says that the connection must not be used again after its transaction.
+func (c *confirmed) spoil() {
+	c.spoilt = true
+	c.Discard()
+}
 
 // Commit is part of driver.Tx.
 func (c *confirmed) Commit() error {

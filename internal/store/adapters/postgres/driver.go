@@ -59,7 +59,7 @@ func OpenOn(ctx context.Context, d Driver, options *Options) (*Store, error) {
 	if s.listen == nil && !s.options.Pooled {
 		s.listen = d.Listen
 	}
-	s.pools(patient{d.Connector, s.options.Timeout}, d.Connector, false)
+	s.pools(patient{d.Connector, s.options.Timeout}, confirming{Connector: d.Connector}, false)
 	s.callers.SetMaxIdleConns(-1)
 	return s.opened(ctx)
 }

@@ -31,6 +31,7 @@ const (
 	codeNoFunction     = "42883"
 	codeReadOnly       = "25006"
 	codeFailedTx       = "25P02"
+	codeNoStatement    = "26000"
 	codeFull           = "53100"
 	codeTooMany        = "53300"
 	codeNotNow         = "57P03"
@@ -72,6 +73,12 @@ func denied(err error) bool {
 		return madeReadOnly(err)
 	}
 	return false
+}
+
+// mayPass reports whether the same statement may succeed later.
+func mayPass(err error) bool {
+	code := codeOf(err)
+	return code == "" || slices.Contains([]string{classConnection, classRollback, classResources, classIntervention, classSystem}, code[:2])
 }
 
 // stalePlan reports whether a table changed after the session had prepared the statement. Other unsupported features have the

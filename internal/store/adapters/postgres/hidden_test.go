@@ -22,7 +22,7 @@ import (
 func TestNothingStaysHidden(t *testing.T) {
 	const rounds, steps = 40, 60
 	shown := clock.NewMock()
-	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, &Options{Clock: shown, MaxConns: 60})
+	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, &Options{Clock: shown, MaxConns: 60, NotifyEvery: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	seed := rand.Uint64()

@@ -31,10 +31,10 @@ import (
 //
 // Jobs without a key are found as in other queues. If the queue is fair, the row of the empty key says when it is their turn.
 
-// How many keys, or hints, a claim reads at once, and how often.
+// keysAtOnce is how many hints a claim reads, and how many keys for which a time has come. A merge reads fewer, because all claims on the queue wait for it.
 const (
-	keysAtOnce = 1000
-	mostReads  = 5
+	keysAtOnce   = 10_000
+	mergedAtOnce = 1000
 )
 
 // claimByKey takes due jobs of keys that have room, and jobs without a key.
@@ -45,7 +45,8 @@ func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(taken) == 0 && keys.None() && !c.keysWait() {
+		c.some = !keys.None()
+		if len(taken) == 0 && !c.some && !c.keysWait() {
 			if again, err := c.await(t); err != nil {
 				return nil, err
 			} else if again {
@@ -148,13 +149,14 @@ func (c *claim) takeChosen(t *txn, keys *bykey.Keys, taken, others []bykey.Waiti
 		return nil, t.writeKeys(c.Queue, rows)
 	}
 	c.keys = rows
+	c.lookBack(taken)
 	return c.lease(t, records)
 }
 
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
 // hints. It returns these. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
 func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) (hints []keyHint, err error) {
-	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, number: c.firstHint, dues: first, turns: first && c.policy.Fair}
+	b := keyBatch{queue: c.Queue, keys: keys, atOnce: keysAtOnce, hints: first && c.merges, number: c.firstHint, dues: first, turns: first && c.policy.Fair}
 	if first {
 		b.plan = c.plan
 	}
@@ -162,20 +164,14 @@ func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) (hints []keyHint,
 	if c.keysWait() {
 		b.hints, b.dues, b.most = false, false, 0
 	}
-	begins := b.hints
-	for range mostReads {
-		if err := b.lock(t); err != nil {
-			return nil, err
-		}
-		if begins {
-			begins = false
-			c.sawHints(t, b.read)
-		}
-		if hints = append(hints, b.told()...); !b.hints && !b.dues {
-			break
-		}
+	if err := b.lock(t); err != nil {
+		return nil, err
 	}
-	c.backlog = c.backlog || b.hints
+	if b.hints {
+		c.sawHints(t, b.read)
+	}
+	c.backlog = c.backlog || b.more()
+	hints = b.told()
 	keys.Stood()
 	keys.Hinted()
 	return hints, nil
@@ -190,21 +186,23 @@ func (c *claim) sawHints(t *txn, read []keyHint) {
 	c.plan.SawRows(c.firstHint, first, last, cursor.Opening{XMin: t.shown.xmin, Number: t.shown.number, Sent: t.shown.sent})
 }
 
-// A keyBatch locks some keys at a time.
+// A keyBatch locks some keys.
 type keyBatch struct {
 	queue        string
 	keys         *bykey.Keys
-	hints, dues  bool         // hints, and keys for which a time has come, may be left
+	atOnce       int
+	hints, dues  bool         // read hints, and keys for which a time has come
 	turns        bool         // give the claim its number, and lock the turns of jobs without a key, if there are such jobs
 	plan         *cursor.Plan // look for these from its marks, unless there is none
 	fresh, retry bykey.Place  // behind which to read keys that stand
 	most         int          // how many of these to read
 
-	read    []keyHint
-	number  int64 // of the next hint
-	dueAt   time.Time
-	dueName string // of the last key for which a time has come
+	number int64 // no hint has a smaller one
+	read   []keyHint
 }
+
+// more reports whether there may be more hints than it has read.
+func (b *keyBatch) more() bool { return len(b.read) == b.atOnce }
 
 // A keyHint says that a job waits in the line or, if the line is nil, that a lease has ended.
 type keyHint struct {
@@ -214,9 +212,7 @@ type keyHint struct {
 }
 
 func (b *keyBatch) lock(t *txn) error {
-	b.read = b.read[:0]
-	dues := 0
-	err := t.each(func(rows *sql.Rows) error {
+	return t.each(func(rows *sql.Rows) error {
 		var as, name, state string
 		var flag, timed bool
 		var at time.Time
@@ -242,19 +238,14 @@ func (b *keyBatch) lock(t *txn) error {
 			return b.keys.AddHinted(name, state, flag)
 		case `stands`:
 			b.keys.Stands(flag, bykey.Place{Level: int(level), At: turn, ID: number})
-		case `due`:
-			dues++
-			b.dueAt, b.dueName = at, name
 		}
 		return b.keys.Add(name, state)
 	}, lockKeysQuery, b.args(t)...)
-	b.hints, b.dues, b.turns, b.plan, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, false, nil, 0
-	return err
 }
 
 func (b *keyBatch) args(t *txn) []any {
-	args := append(make([]any, 0, 23),
-		b.queue, t.now, keysAtOnce, b.hints, b.number, b.dues, b.dueAt, b.dueName, b.most,
+	args := append(make([]any, 0, 21),
+		b.queue, t.now, b.atOnce, b.hints, b.number, b.dues, b.most,
 		b.fresh.Level, b.fresh.At, b.fresh.ID, b.retry.Level, b.retry.At, b.retry.ID, b.turns, t.s.schema+`.turns`)
 	retries, fresh := noPlaces, noPlaces
 	if b.plan != nil {
@@ -268,7 +259,6 @@ func noPlaces(func(int, cursor.Position) bool) {}
 // told gives the hints to their keys, and returns them. Those of keys that another claim has locked stay.
 func (b *keyBatch) told() (hints []keyHint) {
 	for _, h := range b.read {
-		b.number = max(b.number, h.number+1)
 		if !b.keys.Has(h.key) {
 			continue
 		}
@@ -280,12 +270,12 @@ func (b *keyBatch) told() (hints []keyHint) {
 }
 
 // lockKeysQuery counts the rows that are known of a key, so that the planner asks for each key, and does not join them with all keys of the queue. It
-// has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort at once, 4 and 5 hints, 6 to 8 keys for which a time has
-// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15, 16 whether keys have turns: then it numbers the
-// claim, by the sequence 17, and locks the empty key, and 18 to 23 where to look for jobs without a key.
+// has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort, 4 and 5 hints, 6 keys for which a time has come, 7 how many that stand, and
+// behind which of fresh jobs, 8 to 10, and of retries, 11 to 13, 14 whether keys have turns: then it numbers the claim, by the sequence 15, and locks the
+// empty key, and 16 to 21 where to look for jobs without a key.
 var lockKeysQuery = `
-	WITH first AS MATERIALIZED (` + firstWithoutKey(cursor.Retries, 18) + `
-		UNION ALL` + firstWithoutKey(cursor.Fresh, 21) + `
+	WITH first AS MATERIALIZED (` + firstWithoutKey(cursor.Retries, 16) + `
+		UNION ALL` + firstWithoutKey(cursor.Fresh, 19) + `
 	),
 	hinted AS MATERIALIZED (
 		SELECT number, limit_key, retry, priority, due_at
@@ -299,7 +289,7 @@ var lockKeysQuery = `
 		FROM hinted
 		UNION
 		SELECT ''
-		WHERE $16 AND EXISTS (SELECT FROM first)
+		WHERE $14 AND EXISTS (SELECT FROM first)
 	),
 	made AS (
 		INSERT INTO {schema}.keys (queue, limit_key, state)
@@ -325,14 +315,14 @@ var lockKeysQuery = `
 	due AS MATERIALIZED (
 		SELECT *
 		FROM {schema}.keys
-		WHERE $6 AND queue = $1 AND look_at <= $2 AND (look_at, limit_key) > ($7, $8)
+		WHERE $6 AND queue = $1 AND look_at <= $2
 		ORDER BY look_at, limit_key
 		LIMIT $3
 		FOR UPDATE SKIP LOCKED
 	),
-	fresh AS MATERIALIZED (` + standing(`fresh`, 10) + `
+	fresh AS MATERIALIZED (` + standing(`fresh`, 8) + `
 	),
-	retries AS MATERIALIZED (` + standing(`retry`, 13) + `
+	retries AS MATERIALIZED (` + standing(`retry`, 11) + `
 	)
 	SELECT 'stands', limit_key, state, FALSE, FALSE, NULL::timestamptz, fresh_at, fresh_id, fresh_level FROM fresh
 	UNION ALL
@@ -346,7 +336,7 @@ var lockKeysQuery = `
 	UNION ALL
 	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, 0, number, coalesce(priority, 0) FROM hinted
 	UNION ALL
-	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($17::text::regclass), 0 WHERE $16
+	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($15::text::regclass), 0 WHERE $14
 	UNION ALL
 	SELECT 'first', '', '', FALSE, FALSE, due_at, lane, id, priority FROM first`
 
@@ -362,7 +352,7 @@ func standing(lane string, n int) string {
 		FROM {schema}.keys
 		WHERE queue = $1 AND {lane}_level IS NOT NULL AND ({lane}_level, {lane}_at, {lane}_id) > ($%d, $%d, $%d)
 		ORDER BY {lane}_level, {lane}_at, {lane}_id
-		LIMIT $9
+		LIMIT $7
 		FOR UPDATE SKIP LOCKED`, n, n+1, n+2), `{lane}`, lane)
 }
 

@@ -412,7 +412,7 @@ func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
 	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
 		return false, err
 	}
-	b := keyBatch{queue: queue, keys: bykey.NewKeys(p, t.now), hints: true, turns: p.Fair}
+	b := keyBatch{queue: queue, keys: bykey.NewKeys(p, t.now), atOnce: mergedAtOnce, hints: true, turns: p.Fair}
 	if err := b.lock(t); err != nil {
 		return false, err
 	}
@@ -425,5 +425,5 @@ func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return b.hints && len(hints) > 0, t.writeKeys(queue, rows)
+	return b.more() && len(hints) > 0, t.writeKeys(queue, rows)
 }

@@ -97,7 +97,7 @@ func TestClaimsPassHintsThatAreGone(t *testing.T) {
 			INSERT INTO {schema}.hints (queue, limit_key)
 			SELECT 'q', 'a'
 			FROM generate_series(1, $1)`),
-			(mostReads-1)*keysAtOnce)
+			keysAtOnce-1)
 		require.NoError(t, err)
 		require.Empty(t, claimN(t, s, 1))
 		require.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.hints`))

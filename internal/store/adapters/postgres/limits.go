@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/bykey"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+	"github.com/seed-ed332417/jq/internal/store/trial"
 )
 
 // The table slots.
 //
-// A claim on a queue with MaxInFlight locks the row of the queue, and then counts the jobs in flight by another statement, which sees what all
+// A claim on a queue with MaxInFlight locks the row of the queue, and then counts the jobs in flight by another statement, or by a function, which sees what all
 // claims before it have committed. No index has the jobs in flight of a queue, because every claim and every end would have to write it. So
 // the claims on such a queue add their jobs to the table slots. Nobody changes a slot when a lease ends: it counts as long as its job is in
 // flight, and a later claim deletes it.
@@ -25,7 +27,8 @@ import (
 
 // limits is what a store knows of the queues that are limited. It may be wrong: the rows of the table queues decide.
 type limits struct {
-	held sqlkit.Held
+	held  sqlkit.Held
+	often bykey.Often
 
 	some     atomic.Bool         // whether any is known, so that those who end leases need no lock
 	mu       sync.Mutex          // guards the fields below
@@ -40,10 +43,15 @@ type limited struct {
 	ends  bool          // the end of a lease makes room
 
 	ordered bool // the end of a job that waits may let the next one of its key go
+
+	across  *bykey.Across
+	counted *trial.Trial // of claims by one statement, if MaxInFlight is the only limit
+	most    int          // MaxInFlight
 }
 
 func newLimits() *limits {
-	return &limits{known: map[string]limited{}, counting: map[string]struct{}{}}
+	often := bykey.Often{Jobs: keysAtOnce / 2, Time: time.Second} // a job leaves up to two hints
+	return &limits{often: often, known: map[string]limited{}, counting: map[string]struct{}{}}
 }
 
 // of returns what is known of the queue: nothing if it is not limited.
@@ -74,6 +82,13 @@ func (l *limits) learn(queue string, p store.Policy, switched func()) (another b
 	case k.turn == nil:
 		k.turn = make(chan struct{}, atOnce)
 	}
+	switch k.most = p.MaxInFlight; {
+	case !onlyInFlight(p):
+		k.counted = nil
+	case k.counted == nil:
+		k.counted = &trial.Trial{}
+	}
+	k.across = k.across.Under(p, l.often)
 	if l.known[queue] = k; k == (limited{}) {
 		delete(l.known, queue)
 	}
@@ -89,15 +104,14 @@ func (s *Store) learnLimits(queue string, p store.Policy) (forgot bool) {
 // atOnce is how many claims of a store on a queue that claims lock run at once: one waits for the row of the queue while another one has it.
 const atOnce = 2
 
-// turn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
-func (l *limits) turn(ctx context.Context, queue string) (done func(), err error) {
-	turn := l.of(queue).turn
-	if turn == nil {
+// inTurn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
+func (l limited) inTurn(ctx context.Context) (done func(), err error) {
+	if l.turn == nil {
 		return func() {}, nil
 	}
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case l.turn <- struct{}{}:
+		return func() { <-l.turn }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}

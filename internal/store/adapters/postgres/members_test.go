@@ -291,7 +291,7 @@ func TestSchema11IsCounted(t *testing.T) {
 		`DROP INDEX {schema}.ends_group`,
 		`CREATE INDEX jobs_group ON {schema}.jobs (group_name, unleased_state, (CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END), id)
 			WHERE group_name IS NOT NULL`,
-		`DROP FUNCTION {schema}.hint() CASCADE`,
+		`DROP FUNCTION {schema}.hint(), {schema}.next_slot CASCADE`,
 		`DROP SEQUENCE {schema}.turns`,
 		`DROP TABLE {schema}.slots, {schema}.keys, {schema}.hints, {schema}.ordered, {schema}.claims`,
 		`ALTER TABLE {schema}.jobs DROP COLUMN limit_key`,
@@ -299,7 +299,7 @@ func TestSchema11IsCounted(t *testing.T) {
 			DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair, DROP COLUMN ordered`,
 		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per,
 				DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair, DROP COLUMN ordered`,
-		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers')`,
+		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers', 'next_slot')`,
 	} {
 		_, err := s.DB().ExecContext(t.Context(), s.sql(statement))
 		require.NoError(t, err)

@@ -70,13 +70,13 @@ type notifyLimiter struct {
 	s     *Store
 	every time.Duration // see Options.NotifyEvery
 
-	mu      sync.Mutex                 // guards the fields below
-	latest  map[store.Wakeup]time.Time // when it was last sent
+	mu      sync.Mutex // guards the fields below
+	latest  spacing
 	pending map[store.Wakeup]time.Time // when the latest commit that still needs it was
 }
 
 func newNotifyLimiter(s *Store) *notifyLimiter {
-	return &notifyLimiter{s: s, every: s.options.NotifyEvery, latest: map[store.Wakeup]time.Time{}, pending: map[store.Wakeup]time.Time{}}
+	return &notifyLimiter{s: s, every: s.options.NotifyEvery, latest: spacing{}, pending: map[store.Wakeup]time.Time{}}
 }
 
 // between is the least time between two notifications of the wake-up. Cancellations, and what is to settle, do not wait for longer than usual.
@@ -91,27 +91,14 @@ func (l *notifyLimiter) between(w store.Wakeup) time.Duration {
 func (l *notifyLimiter) sort(wakeups []store.Wakeup) (now, later []store.Wakeup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range wakeups {
-		if time.Since(l.latest[w]) < l.between(w) {
-			later = append(later, w)
-			continue
-		}
-		now = append(now, w)
-		if len(l.latest) >= cursor.MaxQueues {
-			clear(l.latest)
-		}
-		l.latest[w] = time.Now()
-	}
-	return now, later
+	return l.latest.sort(wakeups, l.between)
 }
 
 // unsent says that the wake-ups were not sent with the commit after all.
 func (l *notifyLimiter) unsent(wakeups []store.Wakeup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range wakeups {
-		delete(l.latest, w)
-	}
+	l.latest.forget(wakeups)
 }
 
 // put schedules the wake-ups, unless a later commit sends them.
@@ -158,6 +145,39 @@ func (l *notifyLimiter) tell(ctx context.Context, w store.Wakeup) {
 	l.s.roundTrips.transactions.Add(1)
 	l.s.roundTrips.messages.Add(1)
 	_, _ = l.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, l.s.channel(), told(l.s.name, w)) // a wake-up may be lost
+}
+
+// A spacing knows when wake-ups were last sent.
+type spacing map[store.Wakeup]time.Time
+
+// sort splits the wake-ups into those to be sent now, which it notes, and those that were sent too short a time ago.
+func (s spacing) sort(wakeups []store.Wakeup, between func(store.Wakeup) time.Duration) (now, later []store.Wakeup) {
+	for _, w := range wakeups {
+		if time.Since(s[w]) < between(w) {
+			later = append(later, w)
+		} else {
+			now = append(now, w)
+		}
+	}
+	s.note(now)
+	return now, later
+}
+
+// note notes that the wake-ups are sent now.
+func (s spacing) note(wakeups []store.Wakeup) {
+	for _, w := range wakeups {
+		if len(s) >= cursor.MaxQueues {
+			clear(s)
+		}
+		s[w] = time.Now()
+	}
+}
+
+// forget says that the wake-ups were not sent after all.
+func (s spacing) forget(wakeups []store.Wakeup) {
+	for _, w := range wakeups {
+		delete(s, w)
+	}
 }
 
 // A hub passes wake-ups to subscribers. One goroutine receives them from the server, from the first subscription on.

@@ -115,13 +115,8 @@ func (s *Store) openings(o Options) openings {
 	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; `        // without READ WRITE, so that a user's default of read-only applies to the store too
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !s.shared
-	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
-			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
-			pg_postmaster_start_time()`
-	caller := opening{ask: `
-		SELECT pg_current_xact_id_if_assigned() IS NOT NULL, current_database()::text, ` + row}
 	write := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
-		SELECT ` + row}
+		SELECT ` + shownRow}
 	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0, pg_postmaster_start_time()`}
 	on := func(with opening, db *sqlx.DB) opening {
@@ -135,10 +130,19 @@ func (s *Store) openings(o Options) openings {
 		return with
 	}
 	return openings{
-		write: write, beat: on(write, s.urgent), get: get, probe: probe, caller: caller,
+		write: write, beat: on(write, s.urgent), get: get, probe: probe, caller: opening{ask: askCaller},
 		bulk: anew(write, each), page: anew(page, each), count: anew(page, each+free.String()),
 	}
 }
+
+// shownRow is the answer to the opening of a transaction that writes.
+const shownRow = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
+	pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
+	pg_postmaster_start_time()`
+
+// askCaller is the opening of a call in a caller's transaction.
+const askCaller = `
+		SELECT pg_current_xact_id_if_assigned() IS NOT NULL, current_database()::text, ` + shownRow
 
 // within limits each statement to that time.
 func (o opening) within(most time.Duration) opening {

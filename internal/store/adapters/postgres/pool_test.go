@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -105,7 +106,7 @@ func pooled(t *testing.T, most, admits int, test func(t *testing.T, p *pool, g *
 
 func pooling(t *testing.T, most, admits int, keeps bool, test func(t *testing.T, p *pool, g *gate)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := &gate{admits: admits}
 		p := newPool(g, Options{Timeout: 8 * time.Second, Logger: slog.New(slog.DiscardHandler)}, most, keeps)
 		test(t, p, g)

@@ -49,22 +49,23 @@ var (
 
 // A Store keeps its jobs in one schema of a Postgres database.
 type Store struct {
-	options    Options
-	schema     string // quoted
-	name       string // of this store among all that use the schema
-	now        *now
-	hub        *hub
-	limiter    *notifyLimiter
-	cursors    *cursor.Cursors
-	limits     *limits
-	server     *server
-	sweeper    *sweeper
-	group      groupCommit
-	toFollow   atomic.Int32  // commits of callers, since the store has followed them all
-	stepping   chan struct{} // has an element while a call of this store does what follows from others
-	grouped    atomic.Int64  // for so many Acks more, jobs of groups are expected
-	uncounted  atomic.Int64  // calls after which nothing followed from the ends of jobs of groups
-	roundTrips roundTrips
+	options       Options
+	schema        string // quoted
+	name          string // of this store among all that use the schema
+	now           *now
+	hub           *hub
+	limiter       *notifyLimiter
+	callerLimiter *callerLimiter
+	cursors       *cursor.Cursors
+	limits        *limits
+	server        *server
+	sweeper       *sweeper
+	group         groupCommit
+	toFollow      atomic.Int32  // commits of callers, since the store has followed them all
+	stepping      chan struct{} // has an element while a call of this store does what follows from others
+	grouped       atomic.Int64  // for so many Acks more, jobs of groups are expected
+	uncounted     atomic.Int64  // calls after which nothing followed from the ends of jobs of groups
+	roundTrips    roundTrips
 
 	pool    *pool    // the store's own connections
 	urgent  *sqlx.DB // takes them for heartbeats and Ping,
@@ -125,8 +126,10 @@ type Options struct {
 
 	// NotifyEvery is the least time between two notifications of new jobs in the same queue: by default 10 milliseconds, since
 	// transactions that notify cannot commit at once. With more, jobs that come one by one cost the server less, and may wait for so
-	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait, and callers' own
-	// transactions always notify.
+	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait.
+	//
+	// Callers' own transactions share notifications too. The store asks which of them have been committed: NotifyEvery later, and then
+	// less and less often, down to every 100 milliseconds. Jobs of those that are committed after Close wait for the next poll.
 	NotifyEvery time.Duration
 
 	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or older than this program, Open fails
@@ -168,7 +171,7 @@ func (s *Store) opened(ctx context.Context) (*Store, error) {
 		return nil, openError(s.options.Schema, err)
 	}
 	s.with = s.openings(s.options)
-	s.hub, s.limiter = newHub(s), newNotifyLimiter(s)
+	s.hub, s.limiter, s.callerLimiter = newHub(s), newNotifyLimiter(s), newCallerLimiter(s)
 	return s, nil
 }
 
@@ -307,15 +310,17 @@ func (o *Options) filled() (Options, error) {
 func (s *Store) connect(config pq.Config) error {
 	config.BinaryParameters = true
 	config.ApplicationName = cmp.Or(config.ApplicationName, s.options.Schema)
-	callers, err := pq.NewConnectorConfig(config)
+	plain, err := pq.NewConnectorConfig(config)
 	if err != nil {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
+	callers := confirming{Connector: plainConnector{plain}}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, max(s.options.Timeout, leastPatience))
 	if !s.shared {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
+		callers.recurring = s.recurring()
 	}
-	s.pools(connector{config}, plainConnector{callers}, true)
+	s.pools(connector{config}, callers, true)
 	s.callers.SetMaxOpenConns(s.options.MaxConns)
 	s.callers.SetMaxIdleConns(s.options.MaxConns)
 	s.callers.SetConnMaxIdleTime(idleFor)
@@ -323,13 +328,13 @@ func (s *Store) connect(config pq.Config) error {
 }
 
 // pools makes the pools, of connections for the store itself and for callers.
-func (s *Store) pools(own, callers driver.Connector, keeps bool) {
+func (s *Store) pools(own driver.Connector, callers confirming, keeps bool) {
 	most := s.options.MaxConns
 	if s.listen != nil {
 		most--
 	}
 	s.use(newPool(sessions{own}, s.options, most, keeps))
-	s.callers = sqlx.NewDb(sql.OpenDB(confirming{callers}), "postgres")
+	s.callers = sqlx.NewDb(sql.OpenDB(callers), "postgres")
 }
 
 func (s *Store) use(p *pool) {
@@ -371,7 +376,8 @@ func (s *Store) prepare(ctx context.Context) error {
 // sql fills in the schema's name. Values from callers never become a part of a planned statement.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "{schema}", s.schema) }
 
-// DB is the database to begin your own transactions on, for InTx, with at most Options.MaxConns connections. Close closes it.
+// DB is the database to begin your own transactions on, for InTx, with at most Options.MaxConns connections. Close closes it. The store
+// has prepared statements there: after DISCARD ALL or DEALLOCATE ALL, one more transaction fails on that connection.
 func (s *Store) DB() *sqlx.DB { return s.callers }
 
 // Close is part of the contract.
@@ -382,6 +388,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		s.hub.Close()
 		s.running.Wait()
+		s.callerLimiter.lookLast()
 		s.disconnect()
 	})
 	return nil

@@ -349,6 +349,8 @@ func TestKilledProcessesKeepToARate(t *testing.T) {
 	for _, c := range children {
 		kill(c)
 	}
+	enqueue(t, s, rate.N)
+	claimN(t, s, rate.N) // as many as the rate still allows, however slow the processes were
 	var claims []time.Time
 	require.NoError(t, s.callers.Select(&claims, s.sql(`
 		SELECT claimed_at FROM {schema}.jobs WHERE claim_token > 0

@@ -34,7 +34,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
-			`DROP FUNCTION {schema}.hint() CASCADE`,
+			`DROP FUNCTION {schema}.hint(), {schema}.next_slot CASCADE`,
 			`DROP INDEX {schema}.jobs_blocked_by_id`,
 			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone, {schema}.open_groups, {schema}.spoils, {schema}.group_runs, {schema}.group_counts`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN links, DROP COLUMN group_name`,
@@ -62,7 +62,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 				DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair, DROP COLUMN ordered`,
 			`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per,
 				DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair, DROP COLUMN ordered`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers', 'next_slot')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {

@@ -25,6 +25,8 @@ func TestLeastRightsAreEnough(t *testing.T) {
 	defer func() { assert.NoError(t, super.Close()) }()
 	_, err = super.ExecContext(t.Context(), string(script))
 	require.NoError(t, err)
+	_, err = super.ExecContext(t.Context(), `ALTER DEFAULT PRIVILEGES FOR ROLE jq_owner REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC`)
+	require.NoError(t, err)
 
 	owner, err := Open(t.Context(), c.DSN+" user=jq_owner", nil)
 	require.NoError(t, err)
@@ -34,6 +36,8 @@ func TestLeastRightsAreEnough(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
 	useAll(t, s)
+	_, err = s.DB().ExecContext(t.Context(), `SELECT jq.next_slot('q', 1, 200)`)
+	require.NoError(t, err)
 
 	_, err = s.DB().ExecContext(t.Context(), `CREATE TABLE jq.more (id bigint)`)
 	assert.Equal(t, codeNoRight, codeOf(err), "jq_app makes a table")

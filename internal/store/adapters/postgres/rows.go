@@ -166,7 +166,7 @@ func (t *txn) update(text rowText, jobs []*store.Record) error {
 }
 
 // insert adds the jobs in their order and sets their ids, unless they have some because jobs among them wait. In a caller's
-// transaction, it also notifies.
+// transaction, it also notifies, and proves that it is in one: it adds nothing under another number.
 func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	if len(jobs) == 0 {
 		return nil
@@ -194,22 +194,30 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	if with.oneGroup {
 		args = append(args, group)
 	}
-	if t.conn != nil {
+	var now, later []store.Wakeup
+	if t.conn == nil {
+		now, later = t.s.callerLimiter.sort(woken)
+		query, args = with.inTx, append(args, t.shown.number, t.s.channel(), arrayOfTexts(toldToAll(now)))
+		t.unproven = false
+	} else {
 		for _, w := range woken {
 			t.woken.Add(w)
 		}
-	} else if len(woken) > 0 {
-		query, args = with.telling, append(args, t.s.channel(), arrayOfTexts(toldToAll(woken)))
 	}
 	next := 0
 	err := t.each(func(rows *sql.Rows) error {
 		next++
 		return rows.Scan(&jobs[next-1].ID)
 	}, query, args...)
-	if err == nil {
-		err = t.joinGroups(jobs)
+	if err == nil && next == 0 {
+		return store.NotInTx(t.tx)
 	}
-	if err != nil || w == nil {
+	t.s.callerLimiter.put(t.shown.number, later) // even after an error: the answer may have been lost, and the caller may commit
+	if err != nil {
+		t.s.callerLimiter.unsent(now)
+		return err
+	}
+	if err := t.joinGroups(jobs); err != nil || w == nil {
 		return err
 	}
 	return w.keep(t)
@@ -320,11 +328,11 @@ func newInsertionLater(columns sqlkit.Columns, inGroups bool) insertion {
 	)`, delay+2, delay+1) + insert}
 }
 
-// An insertion has the statements that insert jobs, and that also notify.
+// An insertion has the statements that insert jobs: in the store's own transactions, and in those of callers.
 type insertion struct {
-	columns        sqlkit.Columns
-	oneGroup       bool // an argument behind the time is the group of all jobs, or empty
-	query, telling string
+	columns     sqlkit.Columns
+	oneGroup    bool // an argument behind the time is the group of all jobs, or empty
+	query, inTx string
 }
 
 // The insertions of ordinary jobs, which may all be in one group, of jobs with other extras or in several groups, and of jobs of which some wait
@@ -356,8 +364,8 @@ func newInsertion(columns sqlkit.Columns, more, values string, oneGroup bool) in
 		WITH sent AS MATERIALIZED (
 			SELECT pg_notify($%d, told)
 			FROM unnest($%d::text[]) AS woken (told)
-		)`, next, next+1) + insert(`
-		WHERE (SELECT count(*) FROM sent) >= 0`)}
+		)`, next+1, next+2) + insert(fmt.Sprintf(`
+		WHERE pg_current_xact_id()::text::bigint = $%d AND (SELECT count(*) FROM sent) >= 0`, next))}
 }
 
 // rowArrays are the values of rows, one array for each column.

@@ -309,6 +309,33 @@ func TestLeasesAreFoundByIndex(t *testing.T) {
 	}
 }
 
+// However many jobs the order of a queue has, it can be lifted, and replaced by another limit: what is left of it stops no claim.
+func TestOrderOfManyJobsIsLifted(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	limitTo(t, s, store.Policy{Ordered: true})
+	knowing(t, s)
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`
+		INSERT INTO {schema}.ordered (queue, limit_key, job_id)
+		SELECT 'q', n % 1000, n + 1000000
+		FROM generate_series(1, 300000) AS n`))
+	require.NoError(t, err)
+	ids := append(enqueue(t, s, 3), enqueueKeyed(t, s, 3, "a")...)
+	before := number(t, s, `SELECT count(*) FROM {schema}.ordered`)
+	limitTo(t, s, store.Policy{})
+	assert.Equal(t, before-10*orderedAtOnce, number(t, s, `SELECT count(*) FROM {schema}.ordered`), "rows that are left to later calls")
+	limitTo(t, s, store.Policy{MaxPerKey: 2})
+	var found []int64
+	eventually(t, "the jobs are claimed", func() bool {
+		jobs := claimN(t, s, 10)
+		found = append(found, jobIDs(jobs)...)
+		_, err := s.Ack(t.Context(), acksOf(jobs))
+		require.NoError(t, err)
+		return len(found) == len(ids)
+	})
+	assert.ElementsMatch(t, ids, found)
+}
+
 // holdSnapshot keeps a snapshot open beside the store until it is told otherwise.
 func holdSnapshot(t *testing.T, s *Store) (release func()) {
 	t.Helper()

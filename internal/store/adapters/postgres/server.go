@@ -207,7 +207,7 @@ func (s *Store) askable(ctx context.Context) error {
 	switch code := codeOf(err); {
 	case err == nil, code == codeNotNow, code == codeWrongState: // the last two are from a standby, which may be promoted
 		return nil
-	case code == "", slices.Contains([]string{classConnection, classRollback, classResources, classIntervention, classSystem}, code[:2]):
+	case mayPass(err):
 		return err
 	}
 	s.server.unasked = true

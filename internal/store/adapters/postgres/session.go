@@ -8,11 +8,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// mostPrepared is how many statements a session keeps. The store has fewer that recur.
-const mostPrepared = 64
-
 // A session is one of the store's own connections, which prepares statements: for a call about one job, the server needs
-// several times as long to plan as to run. A statement is prepared on its second use.
+// several times as long to plan as to run.
 type session struct {
 	Conn
 	pool   *pool     // that it goes back to
@@ -25,20 +22,11 @@ type session struct {
 	interrupt func()      // ends the present call; nil if only a context can
 	silent    func() bool // reports that the server has neither said anything since the latest call nor gone; may be nil
 
-	prepares bool                 // in the present transaction
-	seen     map[string]bool      // statements used once
-	prepared map[string]statement // those used again
+	prepares bool // in the present transaction
+	prepared statements
 }
 
-// A statement is what the driver's prepared statements can do.
-type statement interface {
-	driver.StmtExecContext
-	driver.StmtQueryContext
-}
-
-func newSession(conn Conn) *session {
-	return &session{Conn: conn, seen: map[string]bool{}, prepared: map[string]statement{}}
-}
+func newSession(conn Conn) *session { return &session{Conn: conn} }
 
 // sessionOf returns the session of the connection.
 func sessionOf(conn *sqlx.Conn) (own *session, err error) {
@@ -132,17 +120,5 @@ func (s *session) statement(ctx context.Context, query string, args []driver.Nam
 	if !s.prepares || len(args) == 0 {
 		return nil, nil
 	}
-	if found, ok := s.prepared[query]; ok {
-		return found, nil
-	}
-	if !s.seen[query] || len(s.prepared) == mostPrepared {
-		s.seen[query] = true
-		return nil, nil
-	}
-	stmt, err := s.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	s.prepared[query] = stmt.(statement)
-	return s.prepared[query], nil
+	return s.prepared.get(ctx, s.Conn, query)
 }

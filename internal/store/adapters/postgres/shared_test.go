@@ -76,7 +76,7 @@ func TestADBThatGivesNoConnectionIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	db.SetMaxOpenConns(1)
-	s := onDB(t, db, Options{Timeout: 200 * time.Millisecond})
+	s := onDB(t, db, Options{Timeout: 2 * time.Second})
 	held, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	_, err = s.OldestDue(t.Context())

@@ -66,3 +66,17 @@ func TestClosedStoreHasNothingToMeasure(t *testing.T) {
 	_, err = s.HoldSnapshot(t.Context())
 	assert.ErrorIs(t, err, store.ErrClosed)
 }
+
+func TestHoldSnapshotOnADeadConnectionFails(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	s.DB().SetMaxOpenConns(1)
+	pid := number(t, s, `SELECT pg_backend_pid()`)
+	_, err := s.db.Exec(`SELECT pg_terminate_backend($1, 5000)`, pid)
+	require.NoError(t, err)
+	_, err = s.HoldSnapshot(t.Context())
+	require.Error(t, err)
+	release, err := s.HoldSnapshot(t.Context())
+	require.NoError(t, err)
+	assert.NoError(t, release())
+}

@@ -109,6 +109,24 @@ func (f *silentServer) soon() context.Context {
 	return ctx
 }
 
+// onceSent is a context that ends soon after the store has begun to send a message.
+func (f *silentServer) onceSent() context.Context {
+	ctx, cancel := context.WithCancel(f.Context())
+	before := f.s.roundTrips.messages.Load()
+	go func() {
+		defer cancel()
+		for f.s.roundTrips.messages.Load() == before {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+		<-time.After(shortContext)
+	}()
+	return ctx
+}
+
 // cool makes the store send nothing on its connections that could be applied without a COMMIT.
 func (f *silentServer) cool() {
 	f.s.pool.mu.Lock()
@@ -155,7 +173,8 @@ func TestSilenceInASingleStatementIsInDoubt(t *testing.T) {
 	f := newSilentServer(t)
 	enqueue(t, f.s, 1) // on the connection that it keeps
 	_, thaw := freeze(t, f.other, itsSessions+` UNION `+postmaster)
-	f.forgets(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrInDoubt, context.DeadlineExceeded)
+	lively(f.s)
+	f.forgets(shortContext, func() error { return f.enqueue(f.onceSent()) }, store.ErrInDoubt, context.Canceled)
 	f.fails(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
 	thaw()
 	enqueue(t, f.s, 1)

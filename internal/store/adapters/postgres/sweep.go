@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,12 +103,11 @@ func (s *Store) checkInBackground() {
 func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	every, limit := s.sweeper.times()
 	before := s.cursors.All()
-	queues := []string{cursor.Leases}
-	for queue := range before {
-		if queue != cursor.Leases {
-			queues = append(queues, queue)
-		}
+	known := map[string]bool{cursor.Leases: true}
+	for name := range before {
+		known[cursor.QueueOf(name)] = true
 	}
+	queues := slices.Collect(maps.Keys(known))
 	var stale []sweeping
 	scan := func(rows *sql.Rows) error {
 		var h head
@@ -287,7 +288,7 @@ var sweepQuery = `
 		found = '{}',
 		place = ''`
 
-// found is the condition of jobs that claims find by marks: all, but for jobs with keys in queues that limit those.
+// found is the condition of jobs that only marks find: all, but for jobs with keys in queues that limit those, which claims by key find too.
 const found = `(jobs.limit_key IS NULL OR NOT EXISTS (SELECT FROM {schema}.queues WHERE name = jobs.queue AND ` + isByKey + `))`
 
 const headsOfQueue = `

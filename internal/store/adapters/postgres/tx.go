@@ -81,7 +81,13 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 			return none, err
 		}
 		answer, err := run(t)
-		return answer, cmp.Or(err, t.notify())
+		if err == nil {
+			err = t.prove() // a call may have had nothing to write
+		}
+		if err == nil {
+			err = t.notify()
+		}
+		return answer, err
 	}()
 	if err != nil {
 		return none, sqlkit.Because(ctx, w.s.closed, ours(store.TxError(err)))
@@ -89,10 +95,10 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 	return answer, nil
 }
 
-// join reads the time, and makes sure that the caller's transaction is open and on the store's database. If it had a number
-// before this statement, it is open: a lone statement has none. Otherwise join asks a second time: the same number means an
-// open transaction. Comparing now() with statement_timestamp() would prove nothing: drivers that send a statement in parts
-// begin its transaction with the first part, and take its time at the last.
+// join reads the time, and makes sure that the caller's transaction is on the store's database. If it had a number before this
+// statement, it is open: a lone statement has none. Otherwise the next statement must prove it, by having the same number: see
+// prove and insert. Comparing now() with statement_timestamp() would prove nothing: drivers that send a statement in parts begin
+// its transaction with the first part, and take its time at the last.
 func (t *txn) join() error {
 	switch err := t.start(t.s.with.caller); {
 	case codeOf(err) == codeFailedTx:
@@ -101,19 +107,24 @@ func (t *txn) join() error {
 		return err
 	case t.shown.database != t.s.database:
 		return sqlkit.OtherTx(t.s.database, t.shown.database)
-	case t.shown.numbered:
-		return t.recognise()
 	}
+	t.unproven = !t.shown.numbered
+	return t.recognise()
+}
+
+// prove makes sure that the caller's transaction is open, unless that is known.
+func (t *txn) prove() error {
+	if !t.unproven {
+		return nil
+	}
+	t.unproven = false // the next statement must not ask again
 	var number int64
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&number) }, `
 		SELECT pg_current_xact_id()::text::bigint`)
-	switch {
-	case err != nil:
-		return err
-	case number != t.shown.number:
-		return store.NotInTx(t.tx)
+	if err == nil && number != t.shown.number {
+		err = store.NotInTx(t.tx)
 	}
-	return t.recognise()
+	return err
 }
 
 // notify makes the server notify subscribers when the transaction commits.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -68,6 +69,15 @@ func refuses(t *testing.T, s *Store, tx store.Tx, what string) {
 	}
 }
 
+// acquainted lets the store ask which server it is on, and note it. What comes first in a caller's transaction would be the question.
+func acquainted(t testing.TB, s *Store) *Store {
+	t.Helper()
+	for range 2 {
+		require.NoError(t, s.SetPaused(t.Context(), "other", true)) // this tells nobody of jobs
+	}
+	return s
+}
+
 // otherDrivers are pools of pgx, one for each way in which it sends statements.
 func otherDrivers(t *testing.T) map[string]*sql.DB {
 	t.Helper()
@@ -88,7 +98,7 @@ func otherDrivers(t *testing.T) map[string]*sql.DB {
 
 // Each statement was committed by itself, and 300 calls for 10 unique keys made 97 jobs.
 func TestAPoolInPlaceOfATransactionBreaksNoUniqueness(t *testing.T) {
-	s := openStore(t, Options{})
+	s := acquainted(t, openStore(t, Options{}))
 	conn, err := s.DB().Connx(t.Context())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
@@ -115,6 +125,9 @@ func TestAPoolInPlaceOfATransactionBreaksNoUniqueness(t *testing.T) {
 		calls.Wait()
 		assert.EqualValues(t, 50, refused.Load(), what)
 	}
+	for what, tx := range all { // the insert comes first
+		refuses(t, s, tx, what)
+	}
 	refuses(t, s, &querier{conn}, "a type around a connection")
 	assert.Zero(t, countIn(t, s, store.Ready))
 	_, err = s.InTx(querier{s.DB()}).Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
@@ -132,9 +145,9 @@ func TestAPoolInPlaceOfATransactionFinishesNothing(t *testing.T) {
 	assert.Equal(t, int64(1), countIn(t, s, store.InFlight))
 }
 
-// TestFirstStatementOfATransaction is the case in which the opening row does not tell: nothing was written in it before.
+// TestFirstStatementOfATransaction is the case in which the opening row does not prove that it is one: nothing was written in it before.
 func TestFirstStatementOfATransaction(t *testing.T) {
-	s := openStore(t, Options{})
+	s := acquainted(t, openStore(t, Options{}))
 	pools := otherDrivers(t)
 	pools["lib/pq"] = s.DB().DB
 	for name, db := range pools {
@@ -155,28 +168,50 @@ func TestFirstStatementOfATransaction(t *testing.T) {
 	assert.Zero(t, countIn(t, s, store.Ready))
 }
 
-// TestAskingCostsNothingAfterAWrite: where the caller has written something, the opening row tells that the transaction is one.
-func TestAskingCostsNothingAfterAWrite(t *testing.T) {
-	s := openStore(t, Options{})
-	messages := func(before string) int64 {
+// TestWhatProvesATransaction: the opening row, where the caller has written something, or an insert of jobs alone. Other statements are
+// preceded by a question.
+func TestWhatProvesATransaction(t *testing.T) {
+	s := acquainted(t, openStore(t, Options{NotifyEvery: time.Hour})) // it looks for nothing meanwhile
+	adds := func(w store.Writer) error {
+		_, err := w.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+		return err
+	}
+	acks := func(w store.Writer) error {
+		_, err := w.Ack(t.Context(), []store.Ack{{Lease: store.Lease{ID: 1, Token: 1}}})
+		assert.Error(t, err, "nobody has that lease")
+		return nil
+	}
+	acksNothing := func(w store.Writer) error {
+		_, err := w.Ack(t.Context(), nil)
+		return err
+	}
+	const write, read = `CREATE TEMPORARY TABLE orders ()`, `SELECT 1`
+	const row, ask, insert, looks = 1, 1, 1, 2 // an insert also notifies
+	for _, c := range []struct {
+		before   string
+		call     func(w store.Writer) error
+		messages int64
+	}{
+		{read, adds, row + insert},
+		{write, adds, row + insert},
+		{read, acks, row + ask + looks},
+		{write, acks, row + looks},
+		{read, acksNothing, row + ask},
+		{write, acksNothing, row},
+	} {
 		tx, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, tx.Rollback()) }()
-		_, err = tx.Exec(before)
+		_, err = tx.Exec(c.before)
 		require.NoError(t, err)
-		return spentBy(t, s, func() { enqueue(t, s.InTx(tx), 1) })["round trips"]
+		spent := spentBy(t, s, func() { require.NoError(t, c.call(s.InTx(tx))) })
+		assert.Equal(t, c.messages, spent["round trips"], "%+v", c)
+		require.NoError(t, tx.Rollback())
 	}
-	for range 2 { // the first calls ask which server it is, and note it; these tell nobody of jobs
-		require.NoError(t, s.SetPaused(t.Context(), "other", true))
-	}
-	const row, insert = 1, 1 // which also notifies
-	assert.EqualValues(t, row+insert, messages(`CREATE TEMPORARY TABLE orders ()`), "after a write")
-	assert.EqualValues(t, row+1+insert, messages(`SELECT 1`), "after a read")
 }
 
 // TestATransactionThatTheDatabaseHasEnded is about a *sql.Tx that is one no more, of which database/sql does not know.
 func TestATransactionThatTheDatabaseHasEnded(t *testing.T) {
-	s := openStore(t, Options{})
+	s := acquainted(t, openStore(t, Options{}))
 	for _, end := range []string{`COMMIT`, `ROLLBACK`} {
 		tx, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)

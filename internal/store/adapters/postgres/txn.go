@@ -44,6 +44,9 @@ type txn struct {
 	cancel  func()          // ends the context
 	open    bool            // begun, and not committed yet
 	limited bool            // see opening
+
+	// Only for a caller's transaction.
+	unproven bool // it may be none: see prove
 }
 
 // over reports whether the transaction has already ended: it was a single statement.
@@ -214,19 +217,25 @@ func (t *txn) silent(err error) bool {
 
 func discard(conn *sqlx.Conn) {
 	_ = conn.Raw(func(conn any) error {
-		conn.(*session).Discard()
+		conn.(Conn).Discard()
 		return driver.ErrBadConn
 	})
 }
 
 // exec runs a statement and returns how many rows it changed.
 func (t *txn) exec(query string, args ...any) (int, error) {
+	if err := t.prove(); err != nil {
+		return 0, err
+	}
 	t.s.roundTrips.messages.Add(1)
 	return sqlkit.Exec(t.wire, t.tx, t.s.sql(query), t.args(args)...)
 }
 
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
+	if err := t.prove(); err != nil {
+		return err
+	}
 	t.s.roundTrips.messages.Add(1)
 	return sqlkit.Each(t.wire, t.tx, scan, t.s.sql(query), t.args(args)...)
 }

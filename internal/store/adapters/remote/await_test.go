@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/await"
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
@@ -45,7 +45,7 @@ func TestAwaitEndWaitsAtTheServer(t *testing.T) {
 		"NotForEver":      {41 * time.Second, store.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 					assert.Equal(t, "/v1/jobs/1?wait=30s", r.URL.String()[len("http://server"):])
 					return late(r, k.after, jobOne(store.InFlight))
@@ -64,7 +64,7 @@ func TestAwaitEndWaitsAtTheServer(t *testing.T) {
 
 // TestAwaitEndLooksWhereTooManyWait: a server without room for those who wait still answers those who do not.
 func TestAwaitEndLooksWhereTooManyWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 			if r.URL.RawQuery == "" {
 				return jobOne(store.Succeeded), nil
@@ -82,7 +82,7 @@ func TestAwaitEndLooksWhereTooManyWait(t *testing.T) {
 // TestWaitSurvivesARestartOfTheServer: the connection breaks, then nobody listens, then the server shuts down while it waits and answers
 // with the job as it is, and the next one knows no waiting.
 func TestWaitSurvivesARestartOfTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var asked []time.Duration
 		began := time.Now()
 		s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -34,7 +34,7 @@ func TestLateClaimIsGivenBack(t *testing.T) {
 		"TooLate":       {late: afterlife + time.Second, abandon: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				var released []wire.NAcks
 				abandoned := false
 				s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -38,7 +38,7 @@ func TestEnqueueIsRepeated(t *testing.T) {
 		"NothingIsRepeatedForOther": {[]any{other, added}, store.ErrInvalid, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				var keys []string
 				s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 					assert.Nil(t, r.GetBody, "a transport could repeat it in silence")
@@ -93,7 +93,7 @@ func TestEnqueueGivesEachCallAKeyOfItsOwn(t *testing.T) {
 
 // TestEnqueueEndsWithItsContext in the middle of a pause as well.
 func TestEnqueueEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 			taken[any](r)
 			return reply(502, "<html>"), nil

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -151,7 +151,7 @@ func TestWhoIsSentAwayComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for what, call := range map[string]func(context.Context, *Store) error{"a write": oneAck, "a read": get, "Enqueue": enqueueOne} {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					calls := 0
 					s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 						if r.Body != nil {
@@ -299,7 +299,7 @@ func TestSilentServer(t *testing.T) {
 		if reads[what] {
 			want = store.ErrUnavailable
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			asked := 0
 			s := openedOn(t, Options{Timeout: 5 * time.Second}, func(r *http.Request) (*http.Response, error) {
 				asked++
@@ -339,7 +339,7 @@ func TestSilentServer(t *testing.T) {
 
 // TestLongAnswer is waited for as long as it comes, and given up when it stops.
 func TestLongAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := openedOn(t, Options{Timeout: 5 * time.Second}, func(r *http.Request) (*http.Response, error) {
 			taken[any](r)
 			out, in := io.Pipe()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -84,7 +85,7 @@ func subscribed(t *testing.T, h *herald, queues ...string) (<-chan store.Wakeup,
 func wakeupOf(queue string) string { return "event: wakeup\ndata: {\"queue\":\"" + queue + "\"}\n\n" }
 
 func TestWakeupsArePassedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h herald
 		wakeups, in, _ := subscribed(t, &h, "a", "b")
 		_, _ = io.WriteString(in, "event: news\ndata: {}\n\n: sign\n\n"+wakeupOf("a"))
@@ -103,7 +104,7 @@ func TestWakeupsArePassedOn(t *testing.T) {
 }
 
 func TestStreamIsOpenedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h herald
 		wakeups, in, _ := subscribed(t, &h)
 		require.NoError(t, in.Close())
@@ -117,7 +118,7 @@ func TestStreamIsOpenedAgain(t *testing.T) {
 
 // TestSilentStreamIsGivenUp where not even a sign of life comes. What is no wake-up is no stream of a jq server either.
 func TestSilentStreamIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h herald
 		wakeups, in, _ := subscribed(t, &h, "q")
 		began := time.Now()
@@ -141,7 +142,7 @@ func assertAllTold(t *testing.T, wakeups <-chan store.Wakeup, queue string) {
 
 // TestPausesGrow between attempts to reach a server that is away, up to a limit, and begin anew when it was there for a while.
 func TestPausesGrow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var h herald
 		wakeups, in, s := subscribed(t, &h, "q")
 		busy := wire.FailOf(store.ErrUnavailable)

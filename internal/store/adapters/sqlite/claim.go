@@ -15,7 +15,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	invalid := store.CheckLease(req.Check(), req.TTL, s.maxLease)
 	var room room
 	jobs, err := write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) (jobs []store.Job, err error) {
-		jobs, room, err = t.claim(req, &s.held)
+		jobs, room, err = t.claim(req, &s.limits)
 		return jobs, err
 	})
 	if err == nil && room.wait > 0 && len(jobs) == room.limit {
@@ -25,12 +25,12 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 }
 
 // claim takes due jobs, as the policy of the queue lets it.
-func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, room, error) {
-	room, err := t.room(req, held)
+func (t *txn) claim(req store.ClaimRequest, l *limits) ([]store.Job, room, error) {
+	room, err := t.room(req, &l.held)
 	if err != nil || room.limit == 0 {
 		return nil, room, err
 	}
-	jobs, err := t.take(req, room, held)
+	jobs, err := t.take(req, room, l)
 	if err == nil && room.policy.Rate.N > 0 {
 		err = t.noteClaims(req.Queue, len(jobs), room.at)
 	}
@@ -38,11 +38,23 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, roo
 }
 
 // take takes due jobs, retries first.
-func (t *txn) take(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
-	limit := room.limit
+func (t *txn) take(req store.ClaimRequest, room room, l *limits) ([]store.Job, error) {
+	across := l.of(req.Queue, room.policy)
 	if room.policy.ByKey() {
-		return t.claimByKey(req, room, held)
+		if jobs, done, err := t.claimAcross(req, across); done || err != nil {
+			return jobs, err
+		}
+		return t.claimByKey(req, room, &l.held)
 	}
+	chosen, err := t.first(req, room.limit)
+	if err != nil {
+		return nil, err
+	}
+	return t.lease(chosen, req)
+}
+
+// first returns the first due jobs.
+func (t *txn) first(req store.ClaimRequest, limit int) ([]*store.Record, error) {
 	quota := min(limit, req.RetryQuota)
 	retries, err := t.due(retryLane, req.Queue, quota)
 	if err != nil {
@@ -57,7 +69,7 @@ func (t *txn) take(req store.ClaimRequest, room room, held *sqlkit.Held) ([]stor
 			return nil, err
 		}
 	}
-	return t.lease(append(retries, fresh...), req)
+	return append(retries, fresh...), nil
 }
 
 // A room is what the policy of the queue lets a claim take.

@@ -185,6 +185,7 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		DROP TABLE hints;
 		DROP INDEX jobs_ready_by_key;
 		DROP INDEX jobs_retrying_by_key;
+		DROP INDEX jobs_in_flight_by_key;
 		ALTER TABLE jobs DROP COLUMN limit_key;
 		ALTER TABLE policies DROP COLUMN max_in_flight;
 		ALTER TABLE policies DROP COLUMN max_per_key;
@@ -198,7 +199,7 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		DROP INDEX workers_beat_at;
 		DROP TABLE ordered;
 		ALTER TABLE policies DROP COLUMN ordered;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered')`)
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered', 'in_flight_by_key')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -25,9 +25,12 @@ const (
 			ON CONFLICT DO UPDATE
 			SET due_at = min(due_at, excluded.due_at);
 			UPDATE jobs SET limit_key = '' WHERE id = NEW.id AND limit_key IS NULL;`
+	// A row stands nowhere only if the key has no room, or no job waits. Where there is no row, none waits of which no hint tells.
 	hintEnded = `
 			INSERT OR IGNORE INTO hints (queue, limit_key, lane, priority, due_at)
-			VALUES (OLD.queue, OLD.limit_key, 2, 0, 0);`
+			SELECT queue, limit_key, 2, 0, 0
+			FROM keys
+			WHERE queue = OLD.queue AND limit_key = OLD.limit_key AND coalesce(fresh_level, retry_level, look_at) IS NULL;`
 )
 
 // keyTriggers leave the hints, whoever changes a job. They exist as long as claims on a queue find jobs by key, since they make every change of a job slower.
@@ -45,8 +48,9 @@ var keyTriggers = map[string]string{
 		BEGIN` + hint + `
 		END`,
 	`jobs_left`: `
-		AFTER UPDATE OF state ON jobs
-		WHEN OLD.state = 'in_flight' AND NEW.state <> 'in_flight' AND OLD.limit_key <> '' AND NOT ` + ofRow(`NEW`, isWaiting) + ` AND ` + ofRow(`OLD`, isLimited) + `
+		AFTER UPDATE OF id, state, queue, limit_key ON jobs
+		WHEN OLD.state = 'in_flight' AND OLD.limit_key <> '' AND (NEW.state <> 'in_flight' AND NOT ` + ofRow(`NEW`, isWaiting) + ` OR NOT ` + sameKey + `)
+			AND ` + ofRow(`OLD`, isLimited) + `
 		BEGIN` + hintEnded + `
 		END`,
 	`jobs_gone`: `
@@ -74,18 +78,6 @@ func (t *txn) limitKeys(queue string, before, now store.Policy) error {
 	}
 	if now.Ordered {
 		if err := t.putInOrder(queue); err != nil {
-			return err
-		}
-	}
-	if now.KeyLimit() > 0 {
-		_, err := t.exec(`
-			INSERT INTO keys (queue, limit_key, state)
-			SELECT queue, limit_key, json_object('taken', json_group_array(id))
-			FROM jobs INDEXED BY jobs_leased
-			WHERE state = 'in_flight' AND queue = ? AND limit_key <> ''
-			GROUP BY limit_key`,
-			queue)
-		if err != nil {
 			return err
 		}
 	}
@@ -345,7 +337,7 @@ func standing(number, lane, place string) string {
 			LIMIT ?3)`)
 }
 
-// readLines reads the jobs of the lines that are unread, and which of the jobs that claims have taken are in flight.
+// readLines reads the jobs of the lines that are unread, and how many jobs of each limited key are in flight.
 func (t *txn) readLines(queue string, keys *bykey.Keys, limit int) error {
 	for _, l := range keys.Unread(limit) {
 		if l.Head {
@@ -368,20 +360,32 @@ func (t *txn) readLines(queue string, keys *bykey.Keys, limit int) error {
 			return err
 		}
 	}
-	taken := keys.Taken()
-	if len(taken) == 0 {
-		return nil
+	slots, err := t.slotsOf(queue, keys.Uncounted())
+	for name, n := range slots {
+		keys.Slots(name, n)
 	}
-	return t.each(func(rows *sql.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		keys.InFlight(id)
+	return err
+}
+
+// slotsOf returns how many jobs of the keys are in flight, if any are.
+func (t *txn) slotsOf(queue string, names []string) (map[string]int, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	slots := map[string]int{}
+	err := t.each(func(rows *sql.Rows) error {
+		var name string
+		var n int
+		err := rows.Scan(&name, &n)
+		slots[name] = n
 		return err
 	}, `
-		SELECT id
-		FROM jobs NOT INDEXED
-		WHERE id IN (SELECT value FROM json_each(?)) AND state = 'in_flight'`,
-		list(taken))
+		SELECT limit_key, count(*)
+		FROM jobs INDEXED BY jobs_in_flight_by_key
+		WHERE state = 'in_flight' AND queue = ? AND limit_key <> '' AND limit_key IN (SELECT value FROM json_each(?))
+		GROUP BY limit_key`,
+		queue, list(names))
+	return slots, err
 }
 
 // chosenOf reads the jobs in their order.

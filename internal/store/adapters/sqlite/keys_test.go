@@ -77,23 +77,75 @@ func TestTriggersOfKeysGoWithTheLastLimit(t *testing.T) {
 	assert.Equal(t, []int64{8, 9}, claimed(t, s, 10), "two of key a are in flight from before")
 }
 
+// A file of the schema before names in the rows of keys what claims have taken, and has a trigger that writes this. Its limits are kept.
+func TestStepToCountedKeys(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	before := openAt(t, path, nil)
+	limitTo(t, before, store.Policy{MaxPerKey: 2})
+	ids := enqueueKeyed(t, before, "a", "a", "a", "b")
+	require.Equal(t, []int64{ids[0], ids[1], ids[3]}, claimed(t, before, 4))
+	_, err := before.DB().Exec(`
+		UPDATE keys SET state = json_set(state, '$.taken', json_array(1, 2)) WHERE limit_key = 'a';
+		UPDATE keys SET state = json_set(state, '$.taken', json_array(4)) WHERE limit_key = 'b';
+		CREATE TRIGGER ordered_in_flight AFTER UPDATE OF queue ON jobs BEGIN INSERT INTO keys (queue) VALUES (NULL); END;
+		DROP INDEX jobs_in_flight_by_key;
+		DELETE FROM migrations WHERE name = 'in_flight_by_key'`)
+	require.NoError(t, err)
+	require.NoError(t, before.Close())
+
+	after := openAt(t, path, &Options{MigrateForce: true})
+	more := enqueueKeyed(t, after, "b", "b")
+	assert.Equal(t, more[:1], claimed(t, after, 4), "two of key a are in flight, and one of key b")
+	finish(t, after, ids[0])
+	assert.Equal(t, ids[2:3], claimed(t, after, 4))
+	finish(t, after, ids[1], ids[2], ids[3], more[0])
+	assert.Equal(t, more[1:], claimed(t, after, 4))
+	finish(t, after, more[1])
+	assert.Empty(t, claimed(t, after, 4))
+	assert.Equal(t, [2]int{}, rowsOf(t, after))
+	_, err = after.DB().Exec(`UPDATE jobs SET queue = 'elsewhere'`)
+	require.NoError(t, err, "nothing writes rows of keys any more")
+}
+
+// Somebody gives a job in flight to another key or queue, or lets it wait there: its key has room again. Claims are counted as they are.
+func TestKeyedJobsInFlightChangedByHand(t *testing.T) {
+	t.Parallel()
+	for name, query := range map[string]string{
+		"to another key":            `UPDATE jobs SET limit_key = 'b' WHERE id = ?`,
+		"to no key":                 `UPDATE jobs SET limit_key = NULL WHERE id = ?`,
+		"to another queue":          `UPDATE jobs SET queue = 'elsewhere' WHERE id = ?`,
+		"to another key, and waits": `UPDATE jobs SET state = 'ready', lease_expires_at = NULL, limit_key = 'b', run_at = 1 << 60 WHERE id = ?`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openAt(t, newPath(t), nil)
+			limitTo(t, s, store.Policy{MaxPerKey: 1})
+			ids := enqueueKeyed(t, s, "a", "a")
+			require.Equal(t, ids[:1], claimed(t, s, 10))
+			byHand(t, s, query, ids[0])
+			assert.Equal(t, ids[1:], claimed(t, s, 10))
+			byHand(t, s, `UPDATE jobs SET limit_key = 'c' WHERE id = ?`, ids[1])
+			enqueueKeyed(t, s, "c", "c")
+			assert.Empty(t, claimed(t, s, 10), "one of key c is in flight")
+		})
+	}
+}
+
 // Rows of keys go when their last job has ended, and a claim reads no hint twice.
 func TestRowsOfKeysAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newPath(t), nil)
 	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	rows := func() int { return count(t, s, `SELECT count(*) FROM keys`) }
-	ids := enqueueKeyed(t, s, "a", "b", "c")
+	ids := enqueueKeyed(t, s, "a", "b", "c", "a")
 	require.Equal(t, 3, count(t, s, `SELECT count(*) FROM hints`))
-	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 2, Worker: "w", TTL: time.Minute})
-	require.NoError(t, err)
-	require.Len(t, jobs, 2)
+	require.Equal(t, ids[:3], claimed(t, s, 4))
 	require.Equal(t, 3, rows())
-	_, err = s.Ack(t.Context(), []store.Ack{{Lease: jobs[0].Lease()}, {Lease: jobs[1].Lease()}})
-	require.NoError(t, err)
-	require.Equal(t, ids[2:], claimed(t, s, 10))
-	assert.Equal(t, 1, rows())
-	_, err = s.Cancel(t.Context(), store.Filter{IDs: ids}, 3)
+	finish(t, s, ids[:2]...)
+	require.Equal(t, ids[3:], claimed(t, s, 10))
+	assert.Equal(t, 2, rows())
+	_, err := s.Cancel(t.Context(), store.Filter{IDs: ids}, 4)
 	require.NoError(t, err)
 	require.Empty(t, claimed(t, s, 10))
 	assert.Zero(t, rows())

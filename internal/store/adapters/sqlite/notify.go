@@ -22,7 +22,7 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 }
 
 // tellHeld wakes the queues of which a claim has left out jobs because of a limit. Call it when leases may have ended.
-func (s *Store) tellHeld() { s.hub.Tell(s.held.Take()...) }
+func (s *Store) tellHeld() { s.hub.Tell(s.limits.held.Take()...) }
 
 // lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say what
 // changed, so it wakes every queue that has waiting jobs, and every queue in which a job was cancelled since the latest look,

@@ -42,12 +42,9 @@ var orderedTriggers = map[string]string{
 		END`,
 	`ordered_deleted`: `
 		AFTER DELETE ON ordered
-		BEGIN` + hintEnded + `
-		END`,
-	`ordered_in_flight`: `
-		AFTER UPDATE OF id, queue, limit_key ON jobs
-		WHEN NEW.state = 'in_flight' AND NOT (` + sameKey + `)
-		BEGIN` + ofRow(`OLD`, takeAgain) + ofRow(`NEW`, takeAgain) + `
+		BEGIN
+			INSERT OR IGNORE INTO hints (queue, limit_key, lane, priority, due_at)
+			VALUES (OLD.queue, OLD.limit_key, 2, 0, 0);
 		END`,
 }
 
@@ -59,16 +56,6 @@ const (
 	leaveOrder = `
 			DELETE FROM ordered
 			WHERE queue = OLD.queue AND limit_key = OLD.limit_key AND job_id = OLD.id;`
-
-	// The row of a key says which of its jobs claims have taken. That is another one once somebody has given a job in flight to another key.
-	takeAgain = `
-			INSERT OR REPLACE INTO keys (queue, limit_key, state)
-			SELECT name, {job}.limit_key, (
-				SELECT json_object('taken', json_group_array(id))
-				FROM jobs INDEXED BY jobs_leased
-				WHERE state = 'in_flight' AND queue = {job}.queue AND limit_key = {job}.limit_key)
-			FROM policies
-			WHERE name = {job}.queue AND ordered AND {job}.limit_key <> '';`
 )
 
 // putInOrder fills the table with the jobs of a queue that has become ordered.
@@ -76,7 +63,7 @@ func (t *txn) putInOrder(queue string) error {
 	for _, from := range []string{
 		`jobs_ready_by_key WHERE state = 'ready' AND limit_key IS NOT NULL`,
 		`jobs_retrying_by_key WHERE state = 'failed' AND retry_at IS NOT NULL AND limit_key IS NOT NULL`,
-		`jobs_leased WHERE state = 'in_flight'`,
+		`jobs_in_flight_by_key WHERE state = 'in_flight'`,
 		`jobs_blocked WHERE state = 'blocked'`,
 	} {
 		_, err := t.exec(`

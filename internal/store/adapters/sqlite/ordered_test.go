@@ -300,7 +300,7 @@ func TestOrderedJobsFollowOneThatExpired(t *testing.T) {
 	settled, err := s.Settle(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, settled, 1)
-	require.Empty(t, s.held.Take(), "it has told who waits for a job")
+	require.Empty(t, s.limits.held.Take(), "it has told who waits for a job")
 	checkOrder(t, s)
 	ack(t, s, claimOne(t, s, second))
 	assert.Empty(t, inOrder(t, s))
@@ -312,10 +312,10 @@ func TestClaimsNoteThatTheOrderHoldsBackJobs(t *testing.T) {
 	s, _ := newOrdered(t)
 	ids := enqueueKeyed(t, s, "a", "a")
 	first := claimOne(t, s, ids[0])
-	require.Equal(t, []store.Wakeup{{Queue: "q"}}, s.held.Take())
+	require.Equal(t, []store.Wakeup{{Queue: "q"}}, s.limits.held.Take())
 	require.Empty(t, claimed(t, s, 10))
 	ack(t, s, first)
-	assert.Empty(t, s.held.Take(), "the Ack has told them")
+	assert.Empty(t, s.limits.held.Take(), "the Ack has told them")
 }
 
 // A job that was dead goes next once it is requeued, though others of its key have gone since. It waits for the one that is in flight.
@@ -517,7 +517,7 @@ func TestIdleClaimsOfAnOrderedQueueWriteNothing(t *testing.T) {
 	err := s.writer.do(t.Context(), load{}, func(tx *txn) error {
 		before, err := tx.number(`SELECT total_changes()`)
 		require.NoError(t, err)
-		jobs, _, err := tx.claim(claimOf(10), &s.held)
+		jobs, _, err := tx.claim(claimOf(10), &s.limits)
 		require.NoError(t, err)
 		require.Empty(t, jobs)
 		after, err := tx.number(`SELECT total_changes()`)
@@ -701,7 +701,7 @@ func TestClaimAmongManyOfAKeyReadsFewPages(t *testing.T) {
 	look := func(id int64) {
 		t.Helper()
 		visited := pages(t, s, func(tx *txn) error {
-			jobs, _, err := tx.claim(claimOf(100), &s.held)
+			jobs, _, err := tx.claim(claimOf(100), &s.limits)
 			require.Len(t, jobs, 1)
 			assert.Equal(t, id, jobs[0].ID)
 			return err

@@ -56,6 +56,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE hints;
 			DROP INDEX jobs_ready_by_key;
 			DROP INDEX jobs_retrying_by_key;
+			DROP INDEX jobs_in_flight_by_key;
 			ALTER TABLE jobs DROP COLUMN limit_key;
 			ALTER TABLE policies DROP COLUMN max_in_flight;
 			ALTER TABLE policies DROP COLUMN max_per_key;
@@ -69,7 +70,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP INDEX workers_beat_at;
 			DROP TABLE ordered;
 			ALTER TABLE policies DROP COLUMN ordered;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered', 'in_flight_by_key');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // crowd adds n jobs in the state, in one statement.
@@ -72,7 +71,7 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 	clk := newClock()
 	now, day := clk.Now().UnixMicro(), (24 * time.Hour).Microseconds()
 	costs := map[string]func(*txn) error{
-		"Claim":   func(t *txn) error { _, _, err := t.claim(claimOf(100), &sqlkit.Held{}); return err },
+		"Claim":   func(t *txn) error { _, _, err := t.claim(claimOf(100), &limits{}); return err },
 		"Recover": func(t *txn) error { _, err := t.recover(store.RecoverRequest{Limit: 100}); return err },
 		"Prune": func(t *txn) error {
 			prune := store.Filter{States: []store.State{store.Succeeded}, FinishedFor: 24 * time.Hour}

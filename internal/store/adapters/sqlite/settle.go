@@ -58,6 +58,7 @@ func (s *Store) settleSome(ctx context.Context, limit int) (did settlement, err 
 // nearly every other call would have to wait for one of them. While others call, a pause is so many times as long as a transaction took
 // that most wait for none, and not longer than lets a Settle of 100,000 jobs end in two minutes.
 type pace struct {
+	longest time.Duration // of a pause
 	turn    chan struct{} // whoever makes or awaits the next transaction has put something in; it guards the fields below
 	next    time.Time     // the next transaction begins then at the earliest
 	calls   int64         // grows with each call of others, also of other processes
@@ -71,7 +72,7 @@ const (
 	lately       = 100 * time.Millisecond // how long others count as calling
 )
 
-func newPace() *pace { return &pace{turn: make(chan struct{}, 1)} }
+func newPace() *pace { return &pace{longest: longestRest, turn: make(chan struct{}, 1)} }
 
 // wait waits for the time of the next transaction, unless the context ends or the store is closed. Call done after the transaction.
 func (p *pace) wait(ctx context.Context, closed <-chan struct{}) (done func()) {
@@ -95,7 +96,7 @@ func (p *pace) took(d time.Duration, calls int64) {
 		p.calls, p.noticed = calls, now
 	}
 	if now.Sub(p.noticed) < lately {
-		p.next = now.Add(min(pauses*d, longestRest))
+		p.next = now.Add(min(pauses*d, p.longest))
 	}
 }
 

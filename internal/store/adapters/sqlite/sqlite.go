@@ -52,7 +52,7 @@ type Store struct {
 	maxLease time.Duration
 	steps    []sqlkit.Migration // all that this program knows
 	hub      *wake.Hub
-	held     sqlkit.Held
+	limits   limits
 	writer   *writer
 
 	reading *sqlx.DB

@@ -25,6 +25,7 @@
 package cursor
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +62,14 @@ const (
 // Leases is used in place of a queue for the leases of all queues, in the order in which they end. They have one lane and one
 // level: Fresh, and that of store.MaxPriority.
 const Leases = ""
+
+// AcrossKeys is used in place of a queue whose own positions are those of jobs without a key, for the positions of all its jobs.
+func AcrossKeys(queue string) string { return queue + acrossKeys }
+
+// QueueOf returns the queue of a name of positions.
+func QueueOf(name string) string { return strings.TrimSuffix(name, acrossKeys) }
+
+const acrossKeys = "\x00" // no queue's name has it
 
 // A Position is a place in the index of one queue, lane and level.
 type Position struct {
@@ -158,8 +167,10 @@ func (c *Cursors) Change(queue string, from Queue, f func(*Queue)) {
 func (c *Cursors) Tell(queue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found, ok := c.queues[queue]; ok {
-		found.Told = true
+	for _, name := range []string{queue, AcrossKeys(queue)} {
+		if found, ok := c.queues[name]; ok {
+			found.Told = true
+		}
 	}
 }
 
@@ -177,7 +188,11 @@ func (c *Cursors) Forget() {
 // before the job was read. It reports whether that was so. It then discards what running calls learn, since they began at the
 // wrong mark.
 func (c *Cursors) Correct(before map[string]Queue, queue string, lane Lane, priority int, to Position) bool {
-	level := LevelOf(priority)
+	one := c.correct(before, queue, lane, LevelOf(priority), to)
+	return c.correct(before, AcrossKeys(queue), lane, LevelOf(priority), to) || one
+}
+
+func (c *Cursors) correct(before map[string]Queue, queue string, lane Lane, level int, to Position) bool {
 	if known := before[queue]; !to.Before(known.Lanes[lane].Mark[level]) {
 		return false
 	}
