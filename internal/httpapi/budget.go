@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -54,14 +55,32 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // A share limits what callers use at once: all callers together, or the bearers of all tokens with one name.
 type share struct {
 	bytes   budget
-	claimed atomic.Int64 // the memory of the latest answer to a claim
-	listed  atomic.Int64 // the memory of the latest answer to a listing
-	reads   room         // running listings and counts
-	briefs  room         // running quick reads
-	polls   room         // waiting claims, and waits for the end of a job
+	claimed latest // answer to a claim
+	listed  latest // answer to a listing of jobs
+	workers latest // answer to a listing of workers
+	reads   room   // running listings and counts
+	briefs  room   // running quick reads
+	polls   room   // waiting claims, and waits for the end of a job
 	streams room
 	parses  room // bulky bodies that are parsed
 	refused sink // what is left of refused bodies
+}
+
+// latest is how large the latest answer of a kind was, also if there was no memory for it; nil before the first.
+type latest = atomic.Pointer[extent]
+
+// An extent is how many bytes of memory an answer needs, and how many jobs or workers it has.
+type extent struct {
+	bytes int64
+	items int
+}
+
+// of returns how many bytes an answer with at most limit items needs if they are as large.
+func (e *extent) of(limit int) int64 {
+	if e == nil {
+		return 0
+	}
+	return e.bytes * int64(min(max(limit, 0), e.items)) / int64(e.items)
 }
 
 // newShare returns the share of all callers (n is 1), or the n-th part of it for one name, so that a name leaves something to
@@ -82,10 +101,10 @@ type exchange struct {
 	all    *share
 	own    *share // the share of the token; equal to all until the token is known, or if there are no tokens
 	taken  int64
-	likely int64         // the part of taken that expect has reserved for the answer
-	latest *atomic.Int64 // the memory of the latest answer of this kind; nil if that is not kept
-	act    *act          // the audit record; nil if the call is not audited
-	audit  func(act)     // writes the audit record
+	likely int64     // the part of taken that expect has reserved for the answer
+	latest *latest   // answer of this kind; nil if that is not kept
+	act    *act      // the audit record; nil if the call is not audited
+	audit  func(act) // writes the audit record
 }
 
 // Unwrap is for http.ResponseController.
@@ -138,22 +157,26 @@ func (x *exchange) give(n int64) {
 	x.taken -= n
 }
 
-// expect reserves memory for an answer with jobs before the store is asked: as much as the latest such answer needed.
-// Otherwise a client that does not read its answers would make the store lease large jobs, only to release them because there
-// is no memory for the answer.
-func (x *exchange) expect(latest *atomic.Int64) error {
-	before, likely := x.taken, latest.Load()
-	x.latest = latest
-	if err := x.take(likely); err != nil {
-		latest.Store(likely / 2) // expect less each time, so that the store is asked again at last
+// expect reserves memory for an answer with at most limit items before the store is asked: as much as the latest such answer
+// needed. Otherwise a client that does not read its answers would make the store lease large jobs, or read them, only for the
+// call to be refused because there is no memory for the answer.
+func (x *exchange) expect(kind *latest, limit int) error {
+	before, found := x.taken, kind.Load()
+	x.latest = kind
+	if err := x.take(found.of(limit)); err != nil {
+		kind.Store(&extent{found.bytes / 2, found.items}) // expect less each time, so that the store is asked again at last
 		return err
 	}
 	x.likely = x.taken - before
 	return nil
 }
 
-// know corrects the reservation of expect to what the answer needs.
-func (x *exchange) know(needs int64) error {
+// know corrects the reservation of expect to what the answer needs, and remembers it. An answer without items says nothing of
+// those to come.
+func (x *exchange) know(needs int64, items int) error {
+	if x.latest != nil && items > 0 {
+		x.latest.Store(&extent{needs, items})
+	}
 	if needs >= x.likely {
 		return x.take(needs - x.likely)
 	}
@@ -212,22 +235,21 @@ func (x *exchange) encode(answer any) ([]byte, error) {
 	if found, ok := answer.(results); ok {
 		answer = found.Jobs
 	}
-	jobs, ok := answer.(wire.Jobs)
-	if !ok {
-		text, err := wire.Marshal(answer)
-		if err == nil {
-			err = x.take(int64(len(text)) * asAnswer)
+	if jobs, ok := answer.(wire.Jobs); ok {
+		if err := x.know(int64(jobs.Size())*asAnswer, len(jobs.Jobs)); err != nil {
+			return nil, err
 		}
-		return text, err
+		return wire.Marshal(jobs)
 	}
-	needs := int64(jobs.Size()) * asAnswer
-	if err := x.know(needs); err != nil {
-		return nil, err
+	items := 0
+	if page, ok := answer.(store.WorkerPage); ok {
+		items = len(page.Workers)
 	}
-	if x.latest != nil && len(jobs.Jobs) > 0 {
-		x.latest.Store(needs)
+	text, err := wire.Marshal(answer)
+	if err == nil {
+		err = x.know(int64(len(text))*asAnswer, items)
 	}
-	return wire.Marshal(jobs)
+	return text, err
 }
 
 // show answers a listing or a count.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -118,7 +119,7 @@ func TestABrokenBodyGivesBackItsBytes(t *testing.T) {
 
 // A bulky body takes milliseconds of a processor. It waits while others take all that such bodies may have, and small calls do not.
 func TestBulkyBodiesWaitForEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newShare(Options{}, 1)
 		for range cap(s.parses) {
 			require.True(t, s.parses.enter(), "by other calls")
@@ -149,7 +150,7 @@ func TestBulkyBodiesWaitForEachOther(t *testing.T) {
 
 // All refused bodies together are read at one speed, and end.
 func TestRefusedBodiesShareASpeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		refused := &newShare(Options{}, 1).refused
 		var all sync.WaitGroup
@@ -221,6 +222,45 @@ func TestStoreIsNotAskedForWhatFindsNoRoom(t *testing.T) {
 
 			share.bytes.give(unread)
 			assert.Len(t, call[wire.Jobs](w, 200, c.large[0], c.large[1], c.large[2], auth...).Jobs, 2)
+			w.nothingIsTakenUp()
+		})
+	}
+}
+
+// A page that found no room is remembered as one that did: whoever asked for large pages again and again, and read none, had each of them read
+// from the store, encoded and thrown away. Small pages are served meanwhile.
+func TestAPageThatFoundNoRoomIsRemembered(t *testing.T) {
+	for name, path := range map[string]string{"jobs": "/v1/jobs", "workers": "/v1/workers"} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			w := newWorld(t, Options{MaxBytes: 8 << 20}, func(s *memory.Store) store.Store {
+				return &meddled{Store: s, paging: func(store.Page) { asked++ }, listing: func(store.WorkerFilter) { asked++ }}
+			})
+			share := newShare(w.api.options, 2)
+			auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, share)}
+			for i := range 10 {
+				_, err := w.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{
+					{Queue: "default", Kind: "k", Payload: []byte(`"` + strings.Repeat("x", 100<<10) + `"`)},
+				}})
+				require.NoError(t, err)
+				queues := make([]string, 500)
+				for j := range queues {
+					queues[j] = fmt.Sprintf("%0200d", j)
+				}
+				w.beats(store.Worker{Name: fmt.Sprint(i), Queues: queues})
+			}
+
+			unread := share.bytes.limit(true) - 1<<20
+			share.bytes.give(-unread)
+			for range 2 {
+				assert.Equal(t, urn+"too_much_at_once", w.ask("GET", path, "", auth...).fail(t).Type)
+			}
+			assert.Equal(t, 1, asked, "the store is not asked again")
+			assert.Equal(t, 200, w.ask("GET", path+"?limit=1", "", auth...).status)
+			assert.Equal(t, 2, asked)
+
+			share.bytes.give(unread)
+			assert.Equal(t, 200, w.ask("GET", path, "", auth...).status)
 			w.nothingIsTakenUp()
 		})
 	}
@@ -399,7 +439,8 @@ func TestWhatWaitsTakesUpNothing(t *testing.T) {
 	assert.Zero(t, w.api.all.bytes.used.Load(), "of a stream")
 	go func() { _, _ = w.try(w.Context(), "POST", "/v1/claim", pad+`{"worker":"w","wait":"1m"}`) }()
 	w.asleep(1)
-	assert.Zero(t, w.api.all.bytes.used.Load(), "of a claim")
+	w.nothingIsTakenUp()
+	assert.Len(t, w.api.all.polls, 1, "the claim waits still")
 }
 
 // Whoever asks for too much takes nothing from others, not for a moment either.

@@ -150,7 +150,7 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 
 // await claims jobs. If there are none, it waits for them as long as the client asked for.
 func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
-	if err := w.expect(&w.own.claimed); err != nil {
+	if err := w.expect(&w.own.claimed, c.each.Limit); err != nil {
 		return nil, err
 	}
 	if c.wait == 0 {
@@ -190,7 +190,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				a.waiters.tell(queue)
 				return none, nil
 			}
-			if err := cmp.Or(w.refusal(), w.expect(&w.own.claimed)); err != nil {
+			if err := cmp.Or(w.refusal(), w.expect(&w.own.claimed, c.each.Limit)); err != nil {
 				a.waiters.tell(queue)
 				return nil, err
 			}

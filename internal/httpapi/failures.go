@@ -56,7 +56,7 @@ func (a *API) failures(w *exchange, r *http.Request) error {
 		return err
 	}
 	return a.show(w, r, func(ctx context.Context) (any, error) {
-		if err := w.expect(&w.own.listed); err != nil {
+		if err := w.expect(&w.own.listed, failuresPage); err != nil {
 			return nil, err
 		}
 		now, err := store.Now(ctx, a.as(ctx))

@@ -27,7 +27,7 @@ func (a *API) list(w *exchange, r *http.Request) error {
 
 func (a *API) listed(w *exchange, r *http.Request, q jobQuery) error {
 	return a.show(w, r, func(ctx context.Context) (any, error) {
-		if err := w.expect(&w.own.listed); err != nil {
+		if err := w.expect(&w.own.listed, q.page.Limit); err != nil {
 			return nil, err
 		}
 		found, err := a.as(ctx).List(ctx, q.filter, q.page)
@@ -54,7 +54,7 @@ func (a *API) waitedFor(w *exchange, r *http.Request) error {
 	}
 	page := store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor}
 	return a.show(w, r, func(ctx context.Context) (any, error) {
-		if err := w.expect(&w.own.listed); err != nil {
+		if err := w.expect(&w.own.listed, page.Limit); err != nil {
 			return nil, err
 		}
 		found, err := waited.Jobs(ctx, a.as(ctx), waited.Request{Lease: req.Store(), Groups: req.Groups, Page: page})

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -201,7 +202,7 @@ func TestStreamThatIsNotReadEnds(t *testing.T) {
 // TestLargeHeadIsRefused, by the server itself. It sleeps for half a second before it closes the connection, with what it has not
 // read: here that takes no time, and nobody sleeps any more when the tests have ended.
 func TestLargeHeadIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		server, err := NewServer(http.NotFoundHandler(), &Limits{MaxHeaderBytes: 1 << 10}, nil)
 		require.NoError(t, err)
 		ours, theirs := net.Pipe()
@@ -256,7 +257,7 @@ func (p piped) Addr() net.Addr { return nil }
 
 // TestConnectionsAreLimited: one more is let in when another has gone, and waiting for that ends with the listener.
 func TestConnectionsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l, err := Limit(piped{make(chan struct{})}, &Limits{MaxConnections: 1})
 		require.NoError(t, err)
 		first, err := l.Accept()
@@ -358,7 +359,7 @@ func (f exhausted) Accept() (net.Conn, error) {
 
 // TestFailedAcceptKeepsNoPlace: each one that failed kept a place, and the server would have answered nobody in the end.
 func TestFailedAcceptKeepsNoPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		fails := true
 		l, err := Limit(exhausted{piped{make(chan struct{})}, &fails}, &Limits{MaxConnections: 1})
 		require.NoError(t, err)

@@ -18,6 +18,9 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 		return err
 	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
+		if err := w.expect(&w.own.workers, page.Limit); err != nil {
+			return nil, err
+		}
 		return registry.Workers(ctx, filter, page)
 	})
 }
