@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // batchOf returns a batch of so many jobs with a callback of each sort.
@@ -34,7 +34,7 @@ func groupsOf(t *testing.T, client *jq.Client) []jq.Group {
 
 // TestBatch runs a batch, whose jobs add one more.
 func TestBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := jq.NewMemory(nil)
 		client := jq.NewClient(store, nil)
 		batched, err := client.EnqueueBatch(t.Context(), batchOf(3), nil)

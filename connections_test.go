@@ -113,7 +113,6 @@ func TestManyWorkersShareTheServersConnections(t *testing.T) {
 		"pooled": {workers: 100, pooled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of the time, all of them wait
 			c, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"max_connections=100"}})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, c.Stop()) })

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // step is a payload of tests of flows.
@@ -207,7 +207,7 @@ func TestLargeFlowNeedsARequestKey(t *testing.T) {
 
 // TestResultsOfOthers runs a chain whose last step adds up what the others have returned.
 func TestResultsOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := jq.NewMemory(nil)
 		client := jq.NewClient(store, nil)
 		var flow jq.Flow

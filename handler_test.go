@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
@@ -365,7 +365,7 @@ func TestStaleRunFinishesNothing(t *testing.T) {
 
 // A handler may do what it likes with its job: what the server has claimed stays as it was. R20, R63.
 func TestJobOfARunIsACopy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		seen := &endedJobs{}
 		s := jq.NewMemory(nil)
 		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
@@ -416,7 +416,7 @@ func (e *endedJobs) Ended(j jq.Job, _ jq.Ending, _ jq.State, _ time.Duration) {
 
 // R36: a job that is run without a server has its timeout all the same.
 func TestRunJobKeepsTheTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := jq.NewMemory(nil)
 		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Minute, MaxRetries: new(0)})
 		require.NoError(t, err)

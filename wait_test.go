@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 )
 
 // A lobby is a store with a server, in the time of a synctest bubble. Its job has the kind welcome.
@@ -26,7 +26,7 @@ type lobby struct {
 // inLobby runs the test. The handler decides how the job ends.
 func inLobby(t *testing.T, handle func(ctx context.Context, run *jq.Run) error, test func(l *lobby)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := &lobby{T: t, store: jq.NewMemory(nil)}
 		l.client = jq.NewClient(l.store, nil)
 		added, err := l.client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(0)})
@@ -203,7 +203,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestWaitEndsWithItsStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := jq.NewMemory(nil)
 		client := jq.NewClient(s, nil)
 		added, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)

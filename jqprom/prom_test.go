@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/jqprom"
 )
 
@@ -61,7 +62,7 @@ func scraped(t *testing.T, m *jqprom.Metrics, names ...string) string {
 }
 
 func TestMetricsTellWhatHappened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := jq.NewMemory(nil)
 		m := jqprom.New(store, nil)
 		client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue}})
@@ -235,7 +236,7 @@ func TestLimitsHoldBack(t *testing.T) {
 }
 
 func TestScrapesShareOneCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil)}
 		m := jqprom.New(store, &jqprom.Options{MaxCountAge: time.Minute})
 		for range 10 {
@@ -251,7 +252,7 @@ func TestScrapesShareOneCount(t *testing.T) {
 }
 
 func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil), away: never}
 		m := jqprom.New(store, &jqprom.Options{Timeout: time.Second})
 		m.Claimed("default", 3)
@@ -358,7 +359,7 @@ func addTo(t *testing.T, s jq.Store, queue string) {
 // D20: with 470,000 jobs that wait, each scrape lasted two seconds, jq_store_up was 0, and the recommended alert saw nothing. Here a
 // count lasts for as long as the test likes.
 func TestMetricsStayTrueUnderADeepBacklog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil)}
 		m := jqprom.New(store, nil)
 		addTo(t, store, "a")
@@ -389,7 +390,7 @@ func TestMetricsStayTrueUnderADeepBacklog(t *testing.T) {
 
 // A count that takes long is made seldom: it takes up a tenth of the time at most.
 func TestLongCountsRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil), away: func(context.Context) error {
 			<-time.After(time.Second)
 			return nil
@@ -406,7 +407,7 @@ func TestLongCountsRest(t *testing.T) {
 
 // A store that is no Monitor is counted for what is due.
 func TestAStoreWithoutAMonitorIsCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := struct{ jq.Store }{jq.NewMemory(nil)}
 		m := jqprom.New(store, nil)
 		addTo(t, store, "a")
@@ -418,7 +419,7 @@ func TestAStoreWithoutAMonitorIsCounted(t *testing.T) {
 
 // Close ends a count under way, and waits for it.
 func TestCloseEndsACount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil), held: make(chan struct{})}
 		m := jqprom.New(store, nil)
 		scraped(t, m)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -87,7 +88,7 @@ func waiting(ctx context.Context, s store.Store) <-chan returned {
 
 // inBubble runs the test on a time of its own, and checks that no watch is left.
 func inBubble(t *testing.T, test func(t *testing.T)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		test(t)
 		synctest.Wait()
 		assert.Zero(t, all.watched.Load(), "watches that nobody needs")

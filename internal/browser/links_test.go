@@ -80,21 +80,23 @@ func TestTimeline(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{flags: []string{"--recover-every", "100ms"}})
 	id := s.add("reports.export", `{"table":"orders"}`, &jq.EnqueueOptions{Queue: "reports", Backoff: jq.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
-	claim := func(worker string, ttl time.Duration) jq.Job {
+	claim := func(worker string) jq.Job {
 		t.Helper()
 		var jobs []jq.Job
 		eventually(t, "the job for "+worker, func() (bool, string) {
 			var err error
-			jobs, err = s.store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "reports", Limit: 1, RetryQuota: 1, Worker: worker, TTL: ttl})
+			jobs, err = s.store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "reports", Limit: 1, RetryQuota: 1, Worker: worker, TTL: time.Minute})
 			require.NoError(t, err)
 			return len(jobs) == 1, string(s.job(id).Phase())
 		})
 		return jobs[0]
 	}
-	first := claim("worker-a", 200*time.Millisecond)
+	first := claim("worker-a")
 	require.NoError(t, ended(s.store.Save(t.Context(), []contract.Save{{Lease: first.Lease(), Seq: 1, Checkpoint: []byte(`{"row": 41}`), Progress: []byte(`{"done": "41 %"}`)}})))
-	second := claim("worker-b", time.Minute) // after the recovery
-	outcomes, err := s.store.Ack(t.Context(), []contract.Ack{{Lease: first.Lease()}})
+	outcomes, err := s.store.Extend(t.Context(), []contract.Lease{first.Lease()}, time.Millisecond)
+	require.NoError(t, ended(outcomes, err))
+	second := claim("worker-b") // after the recovery
+	outcomes, err = s.store.Ack(t.Context(), []contract.Ack{{Lease: first.Lease()}})
 	require.NoError(t, err)
 	require.Equal(t, contract.StatusStale, outcomes[0].Status)
 

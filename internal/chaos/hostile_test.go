@@ -72,16 +72,15 @@ func attackAll() error {
 	}()
 	var all sync.WaitGroup
 	for i := range h.Clients {
-		all.Go(func() { h.client(ctx, numbers(h.Seed, i)) })
+		all.Go(func() { h.client(ctx, attacks[i%len(attacks)], numbers(h.Seed, i)) })
 	}
 	all.Wait()
 	return json.NewEncoder(os.Stdout).Encode(h.tally)
 }
 
 // client makes one attack after the other, each on a connection of its own.
-func (h *hostiles) client(ctx context.Context, rng *rand.Rand) {
-	for ctx.Err() == nil {
-		a := attacks[rng.IntN(len(attacks))]
+func (h *hostiles) client(ctx context.Context, a attack, rng *rand.Rand) {
+	for ; ctx.Err() == nil; a = attacks[rng.IntN(len(attacks))] {
 		token := h.Tokens[a.role]
 		if rng.IntN(8) == 0 {
 			token = ""

@@ -46,7 +46,11 @@ func produceIn(ctx context.Context, r role, l *link, s jq.Store) error {
 		if r.soak {
 			<-time.After(pace)
 			ended := jq.Filter{States: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled}, FinishedFor: 2 * time.Second}
-			if _, err := s.Delete(ctx, ended, 1000); err != nil {
+			err := p.patiently(ctx, func(ctx context.Context) error {
+				_, err := s.Delete(ctx, ended, 1000)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -90,7 +94,7 @@ func (p *producer) call(ctx context.Context, call int) error {
 	return nil
 }
 
-// patiently repeats the call until the store has answered it. Both calls are safe to repeat.
+// patiently repeats the call until the store has answered it. Its calls are safe to repeat.
 func (p *producer) patiently(ctx context.Context, call func(ctx context.Context) error) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, callTime)

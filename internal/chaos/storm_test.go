@@ -125,11 +125,12 @@ func (s *storm) killWorker(st step) { s.strike(st, syscall.SIGKILL) }
 func (s *storm) endWorker(st step)  { s.strike(st, syscall.SIGTERM) }
 
 func (s *storm) strike(st step, signal syscall.Signal) {
-	b := s.take(st.pick, s.busy, nothing)
-	if b.end(signal) {
-		s.done[st.fault]++
+	for hit := false; !hit; {
+		b := s.take(st.pick, s.busy, nothing)
+		hit = b.end(signal) // unless it has just died by itself
+		b.free()
 	}
-	b.free()
+	s.done[st.fault]++
 }
 
 func (s *storm) killProducer(st step) {

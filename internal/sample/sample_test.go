@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/sample"
 )
 
@@ -37,7 +38,7 @@ func pass(d time.Duration) {
 }
 
 func TestNobodyAsksAndNothingIsCalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{takes: time.Second}
 		s := sample.New(c.do, sample.Options{MaxAge: time.Second})
 		pass(time.Hour)
@@ -52,7 +53,7 @@ func TestNobodyAsksAndNothingIsCalled(t *testing.T) {
 }
 
 func TestCallersShareACallAndItsAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{takes: time.Second}
 		s := sample.New(c.do, sample.Options{MaxAge: 5 * time.Second})
 		began := time.Now()
@@ -71,7 +72,7 @@ func TestCallersShareACallAndItsAnswer(t *testing.T) {
 }
 
 func TestLongCallsRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{takes: time.Second}
 		s := sample.New(c.do, sample.Options{MaxAge: time.Second, Rest: 9})
 		for began := time.Now(); time.Since(began) < 100*time.Second; pass(time.Second / 2) {
@@ -83,7 +84,7 @@ func TestLongCallsRest(t *testing.T) {
 }
 
 func TestFailedCallKeepsTheAnswerBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{}
 		s := sample.New(c.do, sample.Options{})
 		<-s.Ask()
@@ -100,7 +101,7 @@ func TestFailedCallKeepsTheAnswerBefore(t *testing.T) {
 }
 
 func TestCallsEndAfterTheirLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{takes: time.Hour}
 		s := sample.New(c.do, sample.Options{Life: time.Minute})
 		<-s.Ask()
@@ -110,7 +111,7 @@ func TestCallsEndAfterTheirLife(t *testing.T) {
 }
 
 func TestCloseEndsTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := counter{takes: time.Hour}
 		s := sample.New(c.do, sample.Options{})
 		began := time.Now()
@@ -154,7 +155,7 @@ func TestTimesAreThoseOfItsClock(t *testing.T) {
 
 // A call that panics runs in a goroutine of the sampler: nobody else could stop the panic from ending the process.
 func TestAPanicIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		calls := 0
 		s := sample.New(func(context.Context) (int, error) {
 			if calls++; calls == 1 {

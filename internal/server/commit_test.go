@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -232,4 +233,30 @@ func lose(err error, lost bool) error {
 		return errors.Join(store.ErrInDoubt, err)
 	}
 	return err
+}
+
+// A call carries as many results, and as many bytes of them, as the contract allows, and no more.
+func TestCallsCarryWhatTheContractAllows(t *testing.T) {
+	of := func(n, bytes int) []*Run {
+		return slices.Repeat([]*Run{{verdict: &verdict{result: make([]byte, bytes)}}}, n)
+	}
+	const full = store.MaxCallBytes / store.MaxDocBytes
+	for name, c := range map[string]struct {
+		runs []*Run
+		want []int // runs of each call
+	}{
+		"none":               {nil, nil},
+		"as many as allowed": {of(store.MaxItems, 0), []int{store.MaxItems}},
+		"one more":           {of(store.MaxItems+1, 0), []int{store.MaxItems, 1}},
+		"twice as many":      {of(2*store.MaxItems, 0), []int{store.MaxItems, store.MaxItems}},
+		"as long as allowed": {of(full, store.MaxDocBytes), []int{full}},
+		"a byte more":        {append(of(full, store.MaxDocBytes), of(2, 1)...), []int{full, 2}},
+		"a byte less each":   {of(2*full, store.MaxDocBytes-1), []int{full, full}},
+	} {
+		var got []int
+		for part := range splitByLimits(c.runs) {
+			got = append(got, len(part))
+		}
+		assert.Equal(t, c.want, got, name)
+	}
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -174,7 +174,7 @@ func TestStopIsNoOutage(t *testing.T) {
 
 // What is known about the store follows from the answers, in the order of their calls.
 func TestContactIsKnownByTheLatestCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o, err := Options{}.withDefaults()
 		require.NoError(t, err)
 		c := newHealth(o)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
@@ -35,7 +36,7 @@ func (w *world) fence() {
 // inWorld runs the test in virtual time.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New(memory.Options{}), handlers: map[string]Handler{}, log: &logs{}}
 		test(w)
 		require.NoError(t, w.store.Close())

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/server"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
@@ -87,7 +87,7 @@ func simulate(t *testing.T, seed uint64, b breakage) (found result) {
 		}
 		found.scenario, found.problems, found.entries, found.counts = s.scenario, s.problems, s.entries, s.counts
 	}()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s.run(t.Context())
 		found.lasted = time.Since(s.began)
 		found.after, found.longest = max(0, s.lastEnd().Sub(s.faultsEnd())), s.witness.longest
