@@ -14,9 +14,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -24,6 +26,9 @@ import (
 
 // hostileName is what the process of the hostile clients is called.
 const hostileName = "hostile"
+
+// spinnerName is what the process that keeps processors busy is called.
+const spinnerName = "spinner"
 
 // envHostile has the orders of that process, as JSON.
 const envHostile = "JQ_CHAOS_HOSTILE"
@@ -76,6 +81,20 @@ func attackAll() error {
 	}
 	all.Wait()
 	return json.NewEncoder(os.Stdout).Encode(h.tally)
+}
+
+// spin keeps every processor busy until its standard input ends.
+func spin() error {
+	var spun atomic.Int64
+	for range runtime.NumCPU() {
+		go func() {
+			for n := 0; ; n++ {
+				spun.Store(int64(n))
+			}
+		}()
+	}
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 // client makes one attack after the other, each on a connection of its own.

@@ -62,6 +62,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(envName) {
 	case hostileName:
 		life = attackAll
+	case spinnerName:
+		life = spin
 	case schedulesName:
 		life = fireSchedules
 	}
