@@ -63,6 +63,7 @@ type share struct {
 	polls   room   // waiting claims, and waits for the end of a job
 	streams room
 	parses  room // bulky bodies that are parsed
+	heavy   room // heavy writes that run or wait for their turn
 	refused sink // what is left of refused bodies
 }
 
@@ -89,6 +90,7 @@ func newShare(o Options, n int) *share {
 	part := func(places int) room { return newRoom((places + n - 1) / n) }
 	return &share{
 		bytes: budget{most: o.MaxBytes / int64(n)}, parses: part(max(1, runtime.GOMAXPROCS(0)/2)),
+		heavy: part(maxHeavy()),
 		reads: part(o.MaxReads), briefs: part(o.MaxReads), polls: part(o.MaxWaiting), streams: part(o.MaxStreams),
 	}
 }

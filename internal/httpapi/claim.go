@@ -154,11 +154,11 @@ func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 		return nil, err
 	}
 	if c.wait == 0 {
-		return a.take(c)
+		return a.take(r.Context(), w, c)
 	}
 	me := a.waiters.join(c.queues) // join before the first claim, so that no wake-up is missed after it
 	defer a.waiters.leave(me)
-	jobs, err := a.take(c)
+	jobs, err := a.take(r.Context(), w, c)
 	if err != nil || len(jobs) > 0 {
 		return jobs, err
 	}
@@ -194,23 +194,29 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				a.waiters.tell(queue)
 				return nil, err
 			}
-			jobs, err := a.take(c)
-			if err != nil {
-				return nil, err
-			}
-			if len(jobs) > 0 {
+			jobs, err := a.take(ctx, w, c)
+			if len(jobs) > 0 || ctx.Err() != nil {
 				a.waiters.tell(queue) // there may be more jobs
-				return jobs, nil
+			}
+			if err != nil || len(jobs) > 0 {
+				return jobs, err
 			}
 			w.end()
 		}
 	}
 }
 
-// take claims from the queues until it has enough jobs, or enough bytes for an answer. Each call begins with another queue.
+// take waits for the turn of the claim, and claims.
+func (a *API) take(ctx context.Context, w *exchange, c claim) ([]wire.Job, error) {
+	ctx, cancel := a.within(ctx)
+	defer cancel()
+	return paced(ctx, a, w, func() ([]wire.Job, error) { return a.takeNow(c) })
+}
+
+// takeNow claims from the queues until it has enough jobs, or enough bytes for an answer. Each call begins with another queue.
 // An error after jobs were claimed is only logged. The store call does not end with the client's context: if the client
 // leaves in the middle, the API must know which jobs to give back.
-func (a *API) take(c claim) ([]wire.Job, error) {
+func (a *API) takeNow(c claim) ([]wire.Job, error) {
 	jobs := []wire.Job{}
 	events := []Event{}
 	weight := 0

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// body returns a handler that decodes a body, calls do, and sends its answer.
+// body returns a handler that decodes a body, calls do, which writes to the store, and sends its answer.
 func body[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		req, err := decode[Request](w, r)
@@ -27,7 +27,7 @@ func body[Request, Answer any](do func(a *API, ctx context.Context, req Request)
 		}
 		ctx, cancel := a.within(r.Context())
 		defer cancel()
-		answer, err := do(a, ctx, req)
+		answer, err := paced(ctx, a, w, func() (Answer, error) { return do(a, ctx, req) })
 		if err != nil {
 			return err
 		}

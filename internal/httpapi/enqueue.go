@@ -27,7 +27,7 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	if err := a.hasRoom(ctx, w.bearer, in); err != nil {
 		return err
 	}
-	added, err := a.as(ctx).Enqueue(ctx, in)
+	added, err := paced(ctx, a, w, func() ([]store.Enqueued, error) { return a.as(ctx).Enqueue(ctx, in) })
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func (a *API) fire(w *exchange, r *http.Request) error {
 	}
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	fired, err := keeper.Fire(ctx, wire.Each(req.Firings, wire.Firing.Store))
+	fired, err := paced(ctx, a, w, func() ([]store.Fired, error) { return keeper.Fire(ctx, wire.Each(req.Firings, wire.Firing.Store)) })
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (a *API) beat(w *exchange, r *http.Request) error {
 	worker.Name = r.PathValue("name")
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	if err := registry.Beat(ctx, worker); err != nil {
+	if _, err := paced(ctx, a, w, func() (struct{}, error) { return struct{}{}, registry.Beat(ctx, worker) }); err != nil {
 		return named(err, "worker", "name")
 	}
 	return done(w)

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// heavy is the memory of a write that may take the store milliseconds: that of a body, or of the jobs that a claim will probably get.
+const heavy = 64 << 10 * asRequest
+
+// maxHeavy is how many heavy writes run at once if there are no light ones.
+func maxHeavy() int { return max(8, runtime.GOMAXPROCS(0)) }
+
+// paced lets a call write to the store. A heavy write waits for its turn, a light one does not.
+func paced[Answer any](ctx context.Context, a *API, x *exchange, write func() (Answer, error)) (Answer, error) {
+	if x.taken <= heavy {
+		defer a.pacer.light()()
+		return write()
+	}
+	var none Answer
+	leave, err := x.wait(ctx, func(s *share) room { return s.heavy })
+	if err != nil {
+		return none, err
+	}
+	defer leave()
+	done, err := a.pacer.heavy(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer done()
+	return write()
+}
+
+// A pacer divides the time of the store between heavy writes and light ones. A few clients whose jobs or reports are large could otherwise keep
+// all others waiting: a store that writes for one call after the other, or its disk, would be theirs for nearly all of the time.
+// While there are light writes, heavy ones run one by one, and after each they rest for as long as it took.
+type pacer struct {
+	clock clock.Clock
+
+	mu               sync.Mutex
+	lightly, heavily int           // how many of each kind run
+	last             time.Time     // when the latest light write ended
+	took             time.Duration // by the latest heavy write
+	rest             time.Time     // when the next heavy write may begin beside light ones
+	ended            chan struct{} // closed at the end of a heavy write; nil if none waits for that
+}
+
+// longestRest keeps a heavy write that had to wait for a hanging store from stopping the others for as long.
+const longestRest = time.Second
+
+// light begins a light write.
+func (p *pacer) light() (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lightly++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lightly--
+		p.last = p.clock.Now()
+	}
+}
+
+// heavy waits for the turn of a heavy write, and begins it. It fails if the context ends before.
+func (p *pacer) heavy(ctx context.Context) (done func(), err error) {
+	for {
+		begun, pause, ended := p.begin()
+		if begun {
+			return p.done(p.clock.Now()), nil
+		}
+		late := p.clock.Timer(pause)
+		select {
+		case <-ended:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		late.Stop()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// begin begins a heavy write if it may. Otherwise it returns what to wait for: the end of a pause, or of another heavy write.
+func (p *pacer) begin() (begun bool, pause time.Duration, ended <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if p.lightly > 0 || now.Sub(p.last) < p.took { // light writes of clients that go on have gaps
+		if p.heavily > 0 {
+			if p.ended == nil {
+				p.ended = make(chan struct{})
+			}
+			return false, longestRest, p.ended
+		}
+		if pause := p.rest.Sub(now); pause > 0 {
+			return false, pause, nil
+		}
+	}
+	p.heavily++
+	return true, 0, nil
+}
+
+// done returns the function that ends a heavy write.
+func (p *pacer) done(begun time.Time) func() {
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		now := p.clock.Now()
+		p.heavily--
+		p.took = min(now.Sub(begun), longestRest)
+		p.rest = now.Add(p.took)
+		if p.ended != nil {
+			close(p.ended)
+			p.ended = nil
+		}
+	}
+}
