@@ -169,7 +169,7 @@ func newAPI(s store.Store, options *Options, calls []route) (*API, error) {
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
 		counter: o.Counter, tally: activities.New(s, o.Logger), held: newHoldings(maxHeld),
-		all: newShare(o, 1), pacer: &pacer{clock: o.Clock},
+		all: newShare(o, 1), pacer: newPacer(o.Clock),
 	}
 	a.bearers = &bearers{clock: o.Clock, room: func() *share { return newShare(o, 2) }, shares: map[string]*share{}}
 	if o.Tokens != nil {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
@@ -195,8 +196,8 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				return nil, err
 			}
 			jobs, err := a.take(ctx, w, c)
-			if len(jobs) > 0 || ctx.Err() != nil {
-				a.waiters.tell(queue) // there may be more jobs
+			if len(jobs) > 0 || errors.Is(err, busy) || ctx.Err() != nil {
+				a.waiters.tell(queue) // there may be more jobs, or this claim has not asked for them
 			}
 			if err != nil || len(jobs) > 0 {
 				return jobs, err
@@ -206,11 +207,23 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 	}
 }
 
-// take waits for the turn of the claim, and claims.
+// take waits for the turn of the claim, and claims. If the API is closed before, it takes nothing.
 func (a *API) take(ctx context.Context, w *exchange, c claim) ([]wire.Job, error) {
-	ctx, cancel := a.within(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return paced(ctx, a, w, func() ([]wire.Job, error) { return a.takeNow(c) })
+	defer context.AfterFunc(a.life, cancel)()
+	begun := false
+	jobs, err := paced(ctx, a, w, func() ([]wire.Job, error) {
+		if err := w.refusal(); err != nil {
+			return nil, err
+		}
+		begun = true
+		return a.takeNow(c)
+	})
+	if !begun && a.life.Err() != nil {
+		return []wire.Job{}, nil
+	}
+	return jobs, err
 }
 
 // takeNow claims from the queues until it has enough jobs, or enough bytes for an answer. Each call begins with another queue.

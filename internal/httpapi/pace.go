@@ -10,13 +10,18 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
-// heavy is the memory of a write that may take the store milliseconds: that of a body, or of the jobs that a claim will probably get.
+// heavy is the memory of a write that may take the store milliseconds: that of a body of 64 kB, or of jobs of 128 kB that a claim will
+// probably get.
 const heavy = 64 << 10 * asRequest
 
 // maxHeavy is how many heavy writes run at once if there are no light ones.
 func maxHeavy() int { return max(8, runtime.GOMAXPROCS(0)) }
+
+// longestTurn is how long a heavy write waits for its turn: less than clients wait for an answer.
+const longestTurn = 5 * time.Second
 
 // paced lets a call write to the store. A heavy write waits for its turn, a light one does not.
 func paced[Answer any](ctx context.Context, a *API, x *exchange, write func() (Answer, error)) (Answer, error) {
@@ -24,18 +29,34 @@ func paced[Answer any](ctx context.Context, a *API, x *exchange, write func() (A
 		defer a.pacer.light()()
 		return write()
 	}
-	var none Answer
-	leave, err := x.wait(ctx, func(s *share) room { return s.heavy })
+	done, err := a.turn(ctx, x)
 	if err != nil {
-		return none, err
-	}
-	defer leave()
-	done, err := a.pacer.heavy(ctx)
-	if err != nil {
+		var none Answer
 		return none, err
 	}
 	defer done()
 	return write()
+}
+
+// turn waits for the turn of a heavy write. It fails with busy if that takes too long.
+func (a *API) turn(ctx context.Context, x *exchange) (done func(), err error) {
+	limited, cancel := timeout.Of(ctx, a.clock, longestTurn)
+	defer cancel()
+	leave, err := x.wait(limited, func(s *share) room { return s.heavy })
+	if err == nil {
+		var ended func()
+		if ended, err = a.pacer.heavy(limited); err == nil {
+			return func() {
+				ended()
+				leave()
+			}, nil
+		}
+		leave()
+	}
+	if ctx.Err() == nil {
+		err = busy
+	}
+	return nil, err
 }
 
 // A pacer divides the time of the store between heavy writes and light ones. A few clients whose jobs or reports are large could otherwise keep
@@ -43,17 +64,20 @@ func paced[Answer any](ctx context.Context, a *API, x *exchange, write func() (A
 // While there are light writes, heavy ones run one by one, and after each they rest for as long as it took.
 type pacer struct {
 	clock clock.Clock
+	first room // held by the heavy write that is the next to begin
 
 	mu               sync.Mutex
 	lightly, heavily int           // how many of each kind run
 	last             time.Time     // when the latest light write ended
-	took             time.Duration // by the latest heavy write
+	took             time.Duration // by the latest heavy write, or half as long as the one before if that is longer
 	rest             time.Time     // when the next heavy write may begin beside light ones
 	ended            chan struct{} // closed at the end of a heavy write; nil if none waits for that
 }
 
-// longestRest keeps a heavy write that had to wait for a hanging store from stopping the others for as long.
+// longestRest is how long heavy writes rest at most, also after one that took longer because the store did not answer.
 const longestRest = time.Second
+
+func newPacer(c clock.Clock) *pacer { return &pacer{clock: c, first: newRoom(1)} }
 
 // light begins a light write.
 func (p *pacer) light() (done func()) {
@@ -70,6 +94,10 @@ func (p *pacer) light() (done func()) {
 
 // heavy waits for the turn of a heavy write, and begins it. It fails if the context ends before.
 func (p *pacer) heavy(ctx context.Context) (done func(), err error) {
+	if err := p.first.wait(ctx); err != nil {
+		return nil, err
+	}
+	defer p.first.leave()
 	for {
 		begun, pause, ended := p.begin()
 		if begun {
@@ -115,8 +143,11 @@ func (p *pacer) done(begun time.Time) func() {
 		defer p.mu.Unlock()
 		now := p.clock.Now()
 		p.heavily--
-		p.took = min(now.Sub(begun), longestRest)
-		p.rest = now.Add(p.took)
+		took := min(now.Sub(begun), longestRest)
+		p.took = max(took, p.took/2) // a short one tells little of the others
+		if rest := now.Add(took); rest.After(p.rest) {
+			p.rest = rest
+		}
 		if p.ended != nil {
 			close(p.ended)
 			p.ended = nil

@@ -52,7 +52,7 @@ func pass(d time.Duration) {
 // heavy ones come to their turn all the same.
 func TestHeavyWritesGiveWayToLightOnes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := &pacer{clock: clock.New()}
+		p := newPacer(clock.New())
 		defer p.light()() // somebody always writes
 		first := heavyOn(t.Context(), p)
 		require.True(t, first.begun())
@@ -64,10 +64,8 @@ func TestHeavyWritesGiveWayToLightOnes(t *testing.T) {
 		assert.False(t, second.begun(), "before the first has rested")
 		third := heavyOn(t.Context(), p)
 		pass(time.Millisecond)
-		require.NotEqual(t, second.begun(), third.begun(), "one of them begins")
-		if third.begun() {
-			second, third = third, second
-		}
+		require.True(t, second.begun(), "in the order in which they came")
+		assert.False(t, third.begun())
 		second.end() // at once
 		assert.True(t, third.begun(), "a short one rests shortly")
 		third.end()
@@ -77,7 +75,7 @@ func TestHeavyWritesGiveWayToLightOnes(t *testing.T) {
 // A client that goes on writing has gaps between its calls, which are no reason to let heavy writes begin.
 func TestHeavyWritesGiveWayBetweenLightOnes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := &pacer{clock: clock.New()}
+		p := newPacer(clock.New())
 		first := heavyOn(t.Context(), p)
 		pass(10 * time.Millisecond)
 		p.light()()
@@ -87,18 +85,42 @@ func TestHeavyWritesGiveWayBetweenLightOnes(t *testing.T) {
 		assert.False(t, second.begun(), "a light write ended while the first ran")
 		pass(20 * time.Millisecond)
 		require.True(t, second.begun())
-		second.end()
-		pass(time.Second)
+		p.light()()
+		second.end() // at once, which tells little of those to come
 		third := heavyOn(t.Context(), p)
-		assert.True(t, third.begun(), "no light write for a long time")
+		require.True(t, third.begun())
+		pass(30 * time.Millisecond)
 		third.end()
+		p.light()()
+		pass(30 * time.Millisecond)
+		assert.True(t, heavyOn(t.Context(), p).begun(), "no light write for as long as the latest heavy one took")
+	})
+}
+
+// A short heavy write does not end the rest after a long one that ran beside it.
+func TestAShortHeavyWriteEndsNoRest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPacer(clock.New())
+		pass(time.Second)
+		long := heavyOn(t.Context(), p)
+		pass(20 * time.Millisecond)
+		short := heavyOn(t.Context(), p)
+		pass(10 * time.Millisecond)
+		long.end()
+		defer p.light()()
+		short.end()
+		next := heavyOn(t.Context(), p)
+		pass(29 * time.Millisecond)
+		assert.False(t, next.begun())
+		pass(time.Millisecond)
+		assert.True(t, next.begun())
 	})
 }
 
 // Heavy writes that are alone run at the same time, and do not rest.
 func TestHeavyWritesAloneDoNotWait(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := &pacer{clock: clock.New()}
+		p := newPacer(clock.New())
 		pass(time.Second)
 		var turns []turnOf
 		for range 3 {
@@ -117,7 +139,7 @@ func TestHeavyWritesAloneDoNotWait(t *testing.T) {
 // A heavy write that the store kept for long does not keep the others from writing for as long.
 func TestHeavyWritesRestForASecondAtMost(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := &pacer{clock: clock.New()}
+		p := newPacer(clock.New())
 		defer p.light()()
 		first := heavyOn(t.Context(), p)
 		pass(time.Minute)
@@ -133,7 +155,7 @@ func TestHeavyWritesRestForASecondAtMost(t *testing.T) {
 // A call that ends while it waits for its turn has written nothing, and takes no turn from others.
 func TestACallCanLeaveBeforeItsTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := &pacer{clock: clock.New()}
+		p := newPacer(clock.New())
 		defer p.light()()
 		first := heavyOn(t.Context(), p)
 		leaving, leave := context.WithCancel(t.Context())
@@ -186,4 +208,62 @@ func TestCallsThatWriteMuchWaitForTheirTurn(t *testing.T) {
 			assert.Empty(t, w.api.all.heavy)
 		})
 	}
+}
+
+// A claim that waited for jobs waits for its turn too, while others write. It takes nothing if its token, its client or the API is gone, and no
+// wake-up is lost.
+func TestAWaitingClaimWaitsForItsTurn(t *testing.T) {
+	begin := func(t *testing.T, client context.Context) (w *world, done func(), answer <-chan answered) {
+		t.Helper()
+		w = newWorld(t, Options{PollPause: time.Hour})
+		w.api.all.claimed.Store(&extent{1 << 20, 10})
+		answers := make(chan answered, 1)
+		w.enqueue("other") // the store is in use
+		go func() {
+			got, _ := w.try(client, "POST", wire.PathClaim, `{"worker":"w","limit":10,"wait":"1m"}`)
+			answers <- got
+		}()
+		w.asleep(1)
+		light := w.api.pacer.light()
+		ended, err := w.api.pacer.heavy(t.Context())
+		require.NoError(t, err)
+		w.enqueue("default")
+		w.eventually("the claim waits for its turn", func() bool { return len(w.api.all.heavy) == 1 })
+		return w, func() {
+			ended()
+			light()
+		}, answers
+	}
+	t.Run("its turn", func(t *testing.T) {
+		w, done, answers := begin(t, t.Context())
+		assert.Empty(t, answers)
+		done()
+		assert.Contains(t, (<-answers).text, `"state":"in_flight"`)
+		w.nothingIsTakenUp()
+	})
+	t.Run("too late", func(t *testing.T) {
+		w, done, answers := begin(t, t.Context())
+		defer done()
+		w.clock.Add(longestTurn)
+		got := <-answers
+		assert.Equal(t, urn+"busy", got.fail(t).Type)
+		assert.Equal(t, map[store.State]int64{store.Ready: 2}, w.counts())
+	})
+	t.Run("closed", func(t *testing.T) {
+		w, done, answers := begin(t, t.Context())
+		defer done()
+		require.NoError(t, w.api.Close())
+		assert.JSONEq(t, `{"jobs":[]}`, (<-answers).text)
+		assert.Equal(t, map[store.State]int64{store.Ready: 2}, w.counts())
+	})
+	t.Run("the client leaves", func(t *testing.T) {
+		client, leave := context.WithCancel(t.Context())
+		w, done, answers := begin(t, client)
+		w.api.all.claimed.Store(nil) // another claim is light
+		leave()
+		<-answers
+		w.eventually("its place is free", func() bool { return len(w.api.all.heavy) == 0 })
+		done()
+		w.nothingIsTakenUp()
+	})
 }
