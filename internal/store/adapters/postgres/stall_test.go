@@ -38,9 +38,13 @@ func newSilentServer(t *testing.T) *silentServer {
 	noLeaks(t)
 	c := ownServer(t, lasting)
 	other := openOn(t, c.DSN, "other")
-	s, err := Open(t.Context(), c.TCP+" application_name=store", &Options{Timeout: shortTimeout, LockTimeout: shortTimeout})
+	s, err := Open(t.Context(), c.TCP+" application_name=store", &Options{
+		Timeout: shortTimeout, LockTimeout: shortTimeout,
+		NotifyEvery: time.Hour, // or the store's own message takes the connection that a call would get
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s.sweeper.pace(never)
 	enqueue(t, s, 1)
 	return &silentServer{T: t, server: c, s: s, other: other}
 }
