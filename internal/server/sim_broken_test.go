@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ var breakages = []breakage{
 	{name: "LossNotNoticed", found: "learnt", link: func(l *link) store.Store { return deafToLoss{l} }},
 	{name: "AckInDoubtTakenForDone", found: "a server says that token", link: func(l *link) store.Store { return credulous{l} }},
 	{name: "ReleaseNotSent", found: "said nothing of the lease that it left", link: func(l *link) store.Store { return keeping{l} }},
+	{name: "RecoveryMostlyNotSent", found: "a lease was recovered", link: func(l *link) store.Store { return &lazyRecovery{link: l} }},
 	{name: "RecoveryNotSent", found: "have not ended", link: func(l *link) store.Store { return noRecovery{l} }},
 	{name: "OutsideIgnoresTokens", found: "the latest effect outside", blindOutside: true},
 }
@@ -291,4 +293,17 @@ type noRecovery struct{ *link }
 
 func (l noRecovery) RecoverExpiredLeases(context.Context, store.RecoverRequest) ([]store.Recovered, error) {
 	return nil, nil
+}
+
+// lazyRecovery finds something to recover every fourth time.
+type lazyRecovery struct {
+	*link
+	calls atomic.Int64
+}
+
+func (l *lazyRecovery) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+	if l.calls.Add(1)%4 != 0 {
+		return nil, nil
+	}
+	return l.link.RecoverExpiredLeases(ctx, req)
 }

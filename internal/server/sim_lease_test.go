@@ -127,6 +127,9 @@ func (w *witness) checkPrompt(c *claim) {
 			continue
 		}
 		interval := o.Recovery.Interval * 11 / 10
+		if beat := beatOf(o); o.Recovery.Interval+slack > max(o.Lease.Duration-beat, beat) {
+			interval += beat // it may have heard nothing of the store for so long that it lets others extend their leases first
+		}
 		from := c.until.Add(-interval - maxLease) // by when it has got over earlier failures
 		late := now().Sub(c.until.Add(o.Recovery.Grace))
 		if from.Before(m.began) || !m.link.clean(from, time.Now()) {
