@@ -196,7 +196,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				return nil, err
 			}
 			jobs, err := a.take(ctx, w, c)
-			if len(jobs) > 0 || errors.Is(err, busy) || ctx.Err() != nil {
+			if len(jobs) > 0 || errors.Is(err, busy) || cmp.Or(w.refusal(), ctx.Err()) != nil {
 				a.waiters.tell(queue) // there may be more jobs, or this claim has not asked for them
 			}
 			if err != nil || len(jobs) > 0 {
@@ -214,7 +214,7 @@ func (a *API) take(ctx context.Context, w *exchange, c claim) ([]wire.Job, error
 	defer context.AfterFunc(a.life, cancel)()
 	begun := false
 	jobs, err := paced(ctx, a, w, func() ([]wire.Job, error) {
-		if err := w.refusal(); err != nil {
+		if err := cmp.Or(w.refusal(), ctx.Err()); err != nil {
 			return nil, err
 		}
 		begun = true

@@ -40,7 +40,7 @@ func paced[Answer any](ctx context.Context, a *API, x *exchange, write func() (A
 
 // turn waits for the turn of a heavy write. It fails with busy if that takes too long.
 func (a *API) turn(ctx context.Context, x *exchange) (done func(), err error) {
-	limited, cancel := timeout.Of(ctx, a.clock, longestTurn)
+	limited, cancel := timeout.Of(ctx, a.clock, min(longestTurn, a.options.CallTimeout/2))
 	defer cancel()
 	leave, err := x.wait(limited, func(s *share) room { return s.heavy })
 	if err == nil {
@@ -69,7 +69,8 @@ type pacer struct {
 	mu               sync.Mutex
 	lightly, heavily int           // how many of each kind run
 	last             time.Time     // when the latest light write ended
-	took             time.Duration // by the latest heavy write, or half as long as the one before if that is longer
+	took             time.Duration // by the longest heavy write of late
+	tookAt           time.Time     // when it ended
 	rest             time.Time     // when the next heavy write may begin beside light ones
 	ended            chan struct{} // closed at the end of a heavy write; nil if none waits for that
 }
@@ -98,7 +99,7 @@ func (p *pacer) heavy(ctx context.Context) (done func(), err error) {
 		return nil, err
 	}
 	defer p.first.leave()
-	for {
+	for ctx.Err() == nil {
 		begun, pause, ended := p.begin()
 		if begun {
 			return p.done(p.clock.Now()), nil
@@ -110,10 +111,8 @@ func (p *pacer) heavy(ctx context.Context) (done func(), err error) {
 		case <-ctx.Done():
 		}
 		late.Stop()
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
-		}
 	}
+	return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 }
 
 // begin begins a heavy write if it may. Otherwise it returns what to wait for: the end of a pause, or of another heavy write.
@@ -128,7 +127,7 @@ func (p *pacer) begin() (begun bool, pause time.Duration, ended <-chan struct{})
 			}
 			return false, longestRest, p.ended
 		}
-		if pause := p.rest.Sub(now); pause > 0 {
+		if pause := p.rest.Sub(now); pause > 0 && pause <= longestRest { // a longer one means that the clock went back
 			return false, pause, nil
 		}
 	}
@@ -144,7 +143,9 @@ func (p *pacer) done(begun time.Time) func() {
 		now := p.clock.Now()
 		p.heavily--
 		took := min(now.Sub(begun), longestRest)
-		p.took = max(took, p.took/2) // a short one tells little of the others
+		if took >= p.took || now.Sub(p.tookAt) >= longestRest { // a short one tells nothing of the others
+			p.took, p.tookAt = took, now
+		}
 		if rest := now.Add(took); rest.After(p.rest) {
 			p.rest = rest
 		}

@@ -86,14 +86,19 @@ func TestHeavyWritesGiveWayBetweenLightOnes(t *testing.T) {
 		pass(20 * time.Millisecond)
 		require.True(t, second.begun())
 		p.light()()
-		second.end() // at once, which tells little of those to come
-		third := heavyOn(t.Context(), p)
+		second.end() // at once
+		third, fourth := heavyOn(t.Context(), p), heavyOn(t.Context(), p)
 		require.True(t, third.begun())
-		pass(30 * time.Millisecond)
+		assert.False(t, fourth.begun(), "a short heavy write tells nothing of the others")
+		pass(10 * time.Millisecond)
 		third.end()
-		p.light()()
-		pass(30 * time.Millisecond)
-		assert.True(t, heavyOn(t.Context(), p).begun(), "no light write for as long as the latest heavy one took")
+		assert.False(t, fourth.begun(), "before the third has rested")
+		pass(10 * time.Millisecond)
+		require.True(t, fourth.begun())
+		fourth.end()
+		pass(longestRest)
+		assert.True(t, heavyOn(t.Context(), p).begun(), "no light write for a long time")
+		assert.True(t, heavyOn(t.Context(), p).begun())
 	})
 }
 
@@ -210,60 +215,57 @@ func TestCallsThatWriteMuchWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// A claim that waited for jobs waits for its turn too, while others write. It takes nothing if its token, its client or the API is gone, and no
-// wake-up is lost.
+// A claim that waited for jobs waits for its turn too, while others write. If it takes nothing, the next one does.
 func TestAWaitingClaimWaitsForItsTurn(t *testing.T) {
-	begin := func(t *testing.T, client context.Context) (w *world, done func(), answer <-chan answered) {
-		t.Helper()
-		w = newWorld(t, Options{PollPause: time.Hour})
-		w.api.all.claimed.Store(&extent{1 << 20, 10})
-		answers := make(chan answered, 1)
-		w.enqueue("other") // the store is in use
-		go func() {
-			got, _ := w.try(client, "POST", wire.PathClaim, `{"worker":"w","limit":10,"wait":"1m"}`)
-			answers <- got
-		}()
-		w.asleep(1)
-		light := w.api.pacer.light()
-		ended, err := w.api.pacer.heavy(t.Context())
-		require.NoError(t, err)
-		w.enqueue("default")
-		w.eventually("the claim waits for its turn", func() bool { return len(w.api.all.heavy) == 1 })
-		return w, func() {
-			ended()
+	const taken, none = `"state":"in_flight"`, `{"jobs":[]}`
+	for name, one := range map[string]struct {
+		end           func(w *world, begin, leave func())
+		first, second string // what is in their answers
+	}{
+		"its turn":            {func(_ *world, begin, _ func()) { begin() }, taken, ""},
+		"too late":            {func(w *world, _, _ func()) { w.clock.Add(longestTurn) }, urn + "busy", taken},
+		"the client has left": {func(_ *world, _, leave func()) { leave() }, "", taken},
+		"the token is gone": {func(w *world, begin, _ func()) {
+			w.api.SetTokens(&Tokens{})
+			begin()
+		}, urn + "unauthorized", urn + "unauthorized"},
+		"the API is closed": {func(w *world, _, _ func()) { assert.NoError(w, w.api.Close()) }, none, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{PollPause: time.Hour})
+			share := newShare(w.api.options, 2)
+			share.claimed.Store(&extent{1 << 20, 10})
+			token := w.onlyToken(Operator, share)
+			client, leave := context.WithCancel(t.Context())
+			defer leave()
+			claim := func(ctx context.Context, n int) <-chan string {
+				answer := make(chan string, 1)
+				go func() {
+					got, _ := w.try(ctx, "POST", wire.PathClaim, `{"worker":"w","limit":10,"wait":"1m"}`, "Authorization", "Bearer "+token)
+					answer <- got.text
+				}()
+				w.asleep(n)
+				return answer
+			}
+			first, second := claim(client, 1), claim(t.Context(), 2)
+			light := w.api.pacer.light()
+			other, err := w.api.pacer.heavy(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 201, w.ask("POST", wire.PathJobs, `{"jobs":[{"kind":"k"}]}`, "Authorization", "Bearer "+token).status)
+			w.eventually("the first waits for its turn", func() bool { return len(w.api.all.heavy) == 1 })
+			share.claimed.Store(nil) // the second will be light
+			assert.Empty(t, first)
+
+			one.end(w, other, leave)
+			assert.Contains(t, <-first, one.first)
+			if one.second == "" { // nothing is left for it
+				require.NoError(t, w.api.Close())
+				one.second = none
+			}
+			assert.Contains(t, <-second, one.second)
 			light()
-		}, answers
+			w.nothingIsTakenUp()
+			assert.Empty(t, w.api.all.heavy)
+		})
 	}
-	t.Run("its turn", func(t *testing.T) {
-		w, done, answers := begin(t, t.Context())
-		assert.Empty(t, answers)
-		done()
-		assert.Contains(t, (<-answers).text, `"state":"in_flight"`)
-		w.nothingIsTakenUp()
-	})
-	t.Run("too late", func(t *testing.T) {
-		w, done, answers := begin(t, t.Context())
-		defer done()
-		w.clock.Add(longestTurn)
-		got := <-answers
-		assert.Equal(t, urn+"busy", got.fail(t).Type)
-		assert.Equal(t, map[store.State]int64{store.Ready: 2}, w.counts())
-	})
-	t.Run("closed", func(t *testing.T) {
-		w, done, answers := begin(t, t.Context())
-		defer done()
-		require.NoError(t, w.api.Close())
-		assert.JSONEq(t, `{"jobs":[]}`, (<-answers).text)
-		assert.Equal(t, map[store.State]int64{store.Ready: 2}, w.counts())
-	})
-	t.Run("the client leaves", func(t *testing.T) {
-		client, leave := context.WithCancel(t.Context())
-		w, done, answers := begin(t, client)
-		w.api.all.claimed.Store(nil) // another claim is light
-		leave()
-		<-answers
-		w.eventually("its place is free", func() bool { return len(w.api.all.heavy) == 0 })
-		done()
-		w.nothingIsTakenUp()
-	})
 }
