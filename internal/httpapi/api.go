@@ -276,8 +276,16 @@ func (r room) wait(ctx context.Context) error {
 	case r <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		return gaveUp(ctx)
 	}
+}
+
+// gaveUp returns why a call that has not asked the store yet will not do so, or nil if its context goes on.
+func gaveUp(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
 }
 
 func (r room) leave() { <-r }

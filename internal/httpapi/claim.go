@@ -214,7 +214,7 @@ func (a *API) take(ctx context.Context, w *exchange, c claim) ([]wire.Job, error
 	defer context.AfterFunc(a.life, cancel)()
 	begun := false
 	jobs, err := paced(ctx, a, w, func() ([]wire.Job, error) {
-		if err := cmp.Or(w.refusal(), ctx.Err()); err != nil {
+		if err := cmp.Or(w.refusal(), gaveUp(ctx)); err != nil {
 			return nil, err
 		}
 		begun = true

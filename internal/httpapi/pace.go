@@ -2,14 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
@@ -112,7 +110,7 @@ func (p *pacer) heavy(ctx context.Context) (done func(), err error) {
 		}
 		late.Stop()
 	}
-	return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+	return nil, gaveUp(ctx)
 }
 
 // begin begins a heavy write if it may. Otherwise it returns what to wait for: the end of a pause, or of another heavy write.
