@@ -201,6 +201,10 @@ func (s *simulation) checkRests(ctx context.Context, m *member) {
 // checkServes checks that a server which is left alone still serves every queue, after all its faults.
 func (s *simulation) checkServes(ctx context.Context, m *member) {
 	s.checkRests(ctx, m)
+	s.witness.mu.Lock()
+	room := s.witness.roomOfRate()
+	s.witness.mu.Unlock()
+	pause(ctx, time.Until(room)) // the jobs that ended last may have used up the rate
 	for _, p := range s.plans {
 		if p.last {
 			s.answers.Store(p.n, s.enqueue(ctx, m.link, store.EnqueueRequest{Jobs: []store.NewJob{p.NewJob}})[0])

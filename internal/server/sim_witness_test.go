@@ -348,6 +348,14 @@ func (w *witness) live() int {
 	return n
 }
 
+// roomOfRate returns when the rate of the first queue lets, or has let, another job be claimed. The lock is held.
+func (w *witness) roomOfRate() time.Time {
+	if last := len(w.paced) - w.sim.pace.N; w.sim.pace.N > 0 && last >= 0 {
+		return w.paced[last].Add(w.sim.pace.Per)
+	}
+	return time.Time{}
+}
+
 // dueSince returns since when a job has been due whose kind every server knows, or zero.
 func (w *witness) dueSince() time.Time {
 	w.mu.Lock()
@@ -362,8 +370,8 @@ func (w *witness) dueSince() time.Time {
 		for _, l := range w.sim.limits(r.plan) {
 			due = latest(due, w.roomAt[l])
 		}
-		if last := len(w.paced) - w.sim.pace.N; last >= 0 && w.sim.isPaced(r.plan) {
-			due = latest(due, w.paced[last].Add(w.sim.pace.Per))
+		if w.sim.isPaced(r.plan) {
+			due = latest(due, w.roomOfRate())
 		}
 		if first.IsZero() || due.Before(first) {
 			first = due
