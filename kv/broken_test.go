@@ -151,6 +151,7 @@ func fromValues(db *memkv.DB) *odd {
 func moving(db *memkv.DB) *odd {
 	e := db.Connect()
 	return &odd{read: func(ctx context.Context, _ kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		runtime.Gosched() // so that others commit between two reads of a view, also on one processor
 		now, err := e.View(ctx)
 		if err != nil {
 			return nil, err
