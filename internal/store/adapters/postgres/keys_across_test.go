@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/bykey"
@@ -31,6 +32,12 @@ func crossing(t *testing.T, often bykey.Often, most int, keys ...string) (s *Sto
 	t.Helper()
 	s = acquainted(t, openStore(t, Options{NotifyEvery: time.Hour})) // it tells nobody meanwhile
 	s.limits.often = often
+	return s, crossingOf(t, s, most, keys...)
+}
+
+// crossingOf is crossing for a store.
+func crossingOf(t *testing.T, s *Store, most int, keys ...string) (ids []int64) {
+	t.Helper()
 	limitTo(t, s, store.Policy{MaxPerKey: most})
 	knowing(t, s)
 	for some := range slices.Chunk(keys, store.MaxItems) {
@@ -43,7 +50,7 @@ func crossing(t *testing.T, often bykey.Often, most int, keys ...string) (s *Sto
 		ids = ids[1:]
 		finish(t, s, jobs)
 	}
-	return s, ids
+	return ids
 }
 
 // crossed is where claims across keys have come.
@@ -95,12 +102,21 @@ func TestClaimsAcrossKeys(t *testing.T) {
 	assert.False(t, one)
 }
 
-// Claims of several stores on the same keys never take more than there is room for, and some are one statement.
+// Claims of several stores on the same keys never take more than there is room for, and some are one statement. The server is the test's own: where a
+// transaction of somebody else is open, cursors do not move.
 func TestManyClaimsAcrossKeysKeepToTheLimit(t *testing.T) {
 	t.Parallel()
 	const most, keys, all, batches = 3, 45, 3000, 3
-	s, ids := crossing(t, newLimits().often, most, keysInTurn(all, keys)...)
-	stores := []*Store{s, acquainted(t, openStore(t, Options{Schema: s.options.Schema}))}
+	dsn := ownServer(t, pgtest.Options{}).DSN
+	stores := make([]*Store, 2)
+	for i := range stores {
+		s, err := Open(t.Context(), dsn, &Options{NotifyEvery: time.Hour})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		s.sweeper.pace(never)
+		stores[i] = acquainted(t, s)
+	}
+	ids := crossingOf(t, stores[0], most, keysInTurn(all, keys)...)
 	for _, s := range stores {
 		awaitHorizon(t, s, time.Now()) // so that cursors move
 	}
