@@ -232,6 +232,9 @@ func (k *Keys) Stood() {
 // Has reports whether the key was added.
 func (k *Keys) Has(name string) bool { return k.all[name] != nil }
 
+// Holds notes that the claim has locked keys that it does not add, because hints change nothing for them.
+func (k *Keys) Holds() { k.some = true }
+
 // None reports whether no key was added, not even one for which hints changed nothing.
 func (k *Keys) None() bool { return !k.some }
 

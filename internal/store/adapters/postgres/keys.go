@@ -18,7 +18,7 @@ import (
 //
 // A claim locks the rows of the keys at which it looks, and skips those that another claim has locked. Only then, by a later statement, it counts
 // which of the jobs that claims have taken are in flight, and reads which jobs wait. So it sees what all claims on the same keys before it have
-// committed. It deletes hints by that statement too: what it does not see yet has a hint that it does not see either.
+// committed, and whatever the hints tell that it has read and deleted before.
 //
 // One claim at a time turns the hints of a queue into rows: otherwise two of them could wait for each other. The others go on with the keys that
 // are there. A claim waits for another one only if it holds no key itself, and would find nothing.
@@ -63,11 +63,10 @@ func (c *claim) keysWait() bool { return c.policy.Ordered && c.known < keysInOrd
 // choose locks keys, and jobs among theirs. In place of those that somebody else has locked it chooses others. It also chooses among jobs without a key, of
 // which it locks more than it needs.
 func (c *claim) choose(t *txn, keys *bykey.Keys) (chosen, others []bykey.Waiting, err error) {
-	var hints []keyHint
 	locked := map[int64]*store.Record{}
 	for first, enough := true, true; ; {
 		if enough && keys.More(c.limit, c.quota, chosen) {
-			if hints, err = c.lockKeys(t, keys, first); err != nil {
+			if err := c.lockKeys(t, keys, first); err != nil {
 				return nil, nil, err
 			}
 			if first {
@@ -79,10 +78,9 @@ func (c *claim) choose(t *txn, keys *bykey.Keys) (chosen, others []bykey.Waiting
 			first, enough = false, false
 		}
 		if !enough {
-			if err := t.lookAt(c.Queue, c.limit, keys, hints); err != nil {
+			if err := t.lookAt(c.Queue, c.limit, keys); err != nil {
 				return nil, nil, err
 			}
-			hints = nil
 			chosen, enough = keys.Choose(c.limit, c.quota)
 			continue
 		}
@@ -154,9 +152,9 @@ func (c *claim) takeChosen(t *txn, keys *bykey.Keys, taken, others []bykey.Waiti
 }
 
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
-// hints. It returns these. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
-func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) (hints []keyHint, err error) {
-	b := keyBatch{queue: c.Queue, keys: keys, atOnce: keysAtOnce, hints: first && c.merges, number: c.firstHint, dues: first, turns: first && c.policy.Fair}
+// hints, which it deletes. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
+func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) error {
+	b := keyBatch{queue: c.Queue, keys: keys, atOnce: keysAtOnce, hints: first && c.merges, number: c.firstHint, dues: first, ordered: c.policy.Ordered, turns: first && c.policy.Fair}
 	if first {
 		b.plan = c.plan
 	}
@@ -165,25 +163,15 @@ func (c *claim) lockKeys(t *txn, keys *bykey.Keys, first bool) (hints []keyHint,
 		b.hints, b.dues, b.most = false, false, 0
 	}
 	if err := b.lock(t); err != nil {
-		return nil, err
+		return err
 	}
 	if b.hints {
-		c.sawHints(t, b.read)
+		c.plan.SawRows(c.firstHint, b.first, b.last, cursor.Opening{XMin: t.shown.xmin, Number: t.shown.number, Sent: t.shown.sent})
 	}
 	c.backlog = c.backlog || b.more()
-	hints = b.told()
 	keys.Stood()
 	keys.Hinted()
-	return hints, nil
-}
-
-// sawHints notes which hints there are from the first one on.
-func (c *claim) sawHints(t *txn, read []keyHint) {
-	var first, last int64
-	if n := len(read); n > 0 { // in the order of their numbers
-		first, last = read[0].number, read[n-1].number
-	}
-	c.plan.SawRows(c.firstHint, first, last, cursor.Opening{XMin: t.shown.xmin, Number: t.shown.number, Sent: t.shown.sent})
+	return nil
 }
 
 // A keyBatch locks some keys.
@@ -192,27 +180,24 @@ type keyBatch struct {
 	keys         *bykey.Keys
 	atOnce       int
 	hints, dues  bool         // read hints, and keys for which a time has come
+	ordered      bool         // each hint of a key matters
 	turns        bool         // give the claim its number, and lock the turns of jobs without a key, if there are such jobs
 	plan         *cursor.Plan // look for these from its marks, unless there is none
 	fresh, retry bykey.Place  // behind which to read keys that stand
 	most         int          // how many of these to read
 
-	number int64 // no hint has a smaller one
-	read   []keyHint
+	number      int64 // no hint has a smaller one
+	first, last int64 // the numbers of those that it has read, if there are any
+	read        int   // how many
+	deleted     int   // how many of these are gone: those of keys that another claim has locked stay
 }
 
 // more reports whether there may be more hints than it has read.
-func (b *keyBatch) more() bool { return len(b.read) == b.atOnce }
-
-// A keyHint says that a job waits in the line or, if the line is nil, that a lease has ended.
-type keyHint struct {
-	number int64
-	key    string
-	line   *bykey.Line
-}
+func (b *keyBatch) more() bool { return b.read == b.atOnce }
 
 func (b *keyBatch) lock(t *txn) error {
-	return t.each(func(rows *sql.Rows) error {
+	var lines []bykey.Line
+	err := t.each(func(rows *sql.Rows) error {
 		var as, name, state string
 		var flag, timed bool
 		var at time.Time
@@ -221,12 +206,16 @@ func (b *keyBatch) lock(t *txn) error {
 			return err
 		}
 		switch as {
-		case `hint`:
-			h := keyHint{number: number, key: name}
-			if timed {
-				h.line = &bykey.Line{Key: name, Retry: flag, Priority: int(level), At: at.UnixMicro()}
+		case `line`:
+			lines = append(lines, bykey.Line{Key: name, Retry: flag, Priority: int(level), At: at.UnixMicro()})
+			return nil
+		case `hints`:
+			b.first, b.last, b.read = turn, number, int(level)
+			return nil
+		case `deleted`:
+			if b.deleted = int(number); b.deleted > 0 {
+				b.keys.Holds()
 			}
-			b.read = append(b.read, h)
 			return nil
 		case `claim`:
 			b.keys.Number(number)
@@ -241,44 +230,38 @@ func (b *keyBatch) lock(t *txn) error {
 		}
 		return b.keys.Add(name, state)
 	}, lockKeysQuery, b.args(t)...)
+	for _, l := range lines {
+		if b.keys.Has(l.Key) {
+			b.keys.Hint(l)
+		}
+	}
+	return err
 }
 
 func (b *keyBatch) args(t *txn) []any {
-	args := append(make([]any, 0, 21),
+	args := append(make([]any, 0, 22),
 		b.queue, t.now, b.atOnce, b.hints, b.number, b.dues, b.most,
 		b.fresh.Level, b.fresh.At, b.fresh.ID, b.retry.Level, b.retry.At, b.retry.ID, b.turns, t.s.schema+`.turns`)
 	retries, fresh := noPlaces, noPlaces
 	if b.plan != nil {
 		retries, fresh = b.plan.Marks(cursor.Retries), b.plan.Marks(cursor.Fresh)
 	}
-	return places(places(args, retries), fresh)
+	return append(places(places(args, retries), fresh), b.ordered)
 }
 
 func noPlaces(func(int, cursor.Position) bool) {}
 
-// told gives the hints to their keys, and returns them. Those of keys that another claim has locked stay.
-func (b *keyBatch) told() (hints []keyHint) {
-	for _, h := range b.read {
-		if !b.keys.Has(h.key) {
-			continue
-		}
-		if hints = append(hints, h); h.line != nil {
-			b.keys.Hint(*h.line)
-		}
-	}
-	return hints
-}
-
 // lockKeysQuery counts the rows that are known of a key, so that the planner asks for each key, and does not join them with all keys of the queue. It
 // has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort, 4 and 5 hints, 6 keys for which a time has come, 7 how many that stand, and
 // behind which of fresh jobs, 8 to 10, and of retries, 11 to 13, 14 whether keys have turns: then it numbers the claim, by the sequence 15, and locks the
-// empty key, and 16 to 21 where to look for jobs without a key.
+// empty key, 16 to 21 where to look for jobs without a key, and 22 whether each hint matters: otherwise keys that stand are left out if the hints only tell of
+// leases that have ended.
 var lockKeysQuery = `
 	WITH first AS MATERIALIZED (` + firstWithoutKey(cursor.Retries, 16) + `
 		UNION ALL` + firstWithoutKey(cursor.Fresh, 19) + `
 	),
 	hinted AS MATERIALIZED (
-		SELECT number, limit_key, retry, priority, due_at
+		SELECT number, limit_key, retry, priority, due_at, ctid AS place
 		FROM {schema}.hints
 		WHERE $4 AND queue = $1 AND number >= $5
 		ORDER BY number
@@ -291,17 +274,6 @@ var lockKeysQuery = `
 		SELECT ''
 		WHERE $14 AND EXISTS (SELECT FROM first)
 	),
-	made AS (
-		INSERT INTO {schema}.keys (queue, limit_key, state)
-		SELECT $1, limit_key, ''
-		FROM names
-		WHERE (
-				SELECT count(*)
-				FROM (SELECT FROM {schema}.keys WHERE keys.queue = $1 AND keys.limit_key = names.limit_key LIMIT 1) AS known
-			) = 0
-		ON CONFLICT DO NOTHING
-		RETURNING limit_key
-	),
 	told AS MATERIALIZED (
 		SELECT keys.*
 		FROM names
@@ -311,6 +283,32 @@ var lockKeysQuery = `
 			WHERE keys.queue = $1 AND keys.limit_key = ANY (ARRAY[names.limit_key])
 			FOR UPDATE SKIP LOCKED
 		) AS keys
+	),
+	made AS (
+		INSERT INTO {schema}.keys (queue, limit_key, state)
+		SELECT $1, limit_key, ''
+		FROM names
+		WHERE (limit_key IN (SELECT limit_key FROM told)) IS NOT TRUE
+			AND (
+				SELECT count(*)
+				FROM (SELECT FROM {schema}.keys WHERE keys.queue = $1 AND keys.limit_key = names.limit_key LIMIT 1) AS known
+			) = 0
+		ON CONFLICT DO NOTHING
+		RETURNING limit_key
+	),
+	deleted AS (
+		DELETE FROM {schema}.hints
+		WHERE ctid = ANY (ARRAY(
+			SELECT place
+			FROM hinted
+			WHERE (limit_key IN (SELECT limit_key FROM told UNION ALL SELECT limit_key FROM made)) IS TRUE))
+		RETURNING number
+	),
+	line AS MATERIALIZED (
+		SELECT limit_key, coalesce(retry, FALSE) AS retry, coalesce(priority, 0) AS priority, min(due_at) AS due_at
+		FROM hinted
+		WHERE due_at IS NOT NULL
+		GROUP BY 1, 2, 3
 	),
 	due AS MATERIALIZED (
 		SELECT *
@@ -330,11 +328,17 @@ var lockKeysQuery = `
 	UNION ALL
 	SELECT 'due', limit_key, state, FALSE, TRUE, look_at, 0, 0, 0 FROM due
 	UNION ALL
-	SELECT 'told', limit_key, state, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL, FALSE, NULL, 0, 0, 0 FROM told
+	SELECT 'told', limit_key, state, stands, FALSE, NULL, 0, 0, 0
+	FROM (SELECT *, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL AS stands FROM told) AS told
+	WHERE $22 OR NOT stands OR (limit_key IN (SELECT limit_key FROM line)) IS TRUE
 	UNION ALL
 	SELECT 'made', limit_key, '', FALSE, FALSE, NULL, 0, 0, 0 FROM made
 	UNION ALL
-	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, 0, number, coalesce(priority, 0) FROM hinted
+	SELECT 'line', limit_key, '', retry, TRUE, due_at, 0, 0, priority FROM line
+	UNION ALL
+	SELECT 'hints', '', '', FALSE, FALSE, NULL, coalesce(min(number), 0), coalesce(max(number), 0), count(*) FROM hinted
+	UNION ALL
+	SELECT 'deleted', '', '', FALSE, FALSE, NULL, 0, count(*), 0 FROM deleted
 	UNION ALL
 	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($15::text::regclass), 0 WHERE $14
 	UNION ALL
@@ -357,14 +361,9 @@ func standing(lane string, n int) string {
 }
 
 // lookAt reads the jobs of the lines that are unread, in an ordered queue the first live ones of their keys, and which of the jobs that claims have taken
-// are in flight. It deletes the hints.
-func (t *txn) lookAt(queue string, limit int, keys *bykey.Keys, hints []keyHint) error {
+// are in flight.
+func (t *txn) lookAt(queue string, limit int, keys *bykey.Keys) error {
 	lines := keys.Unread(limit)
-	hinted, hintNumbers := newArray(ofTexts, 0), newArray(ofNumbers, len(hints)*numberBytes)
-	for _, h := range hints {
-		hinted.string(h.key)
-		hintNumbers.int(h.number)
-	}
 	names, retries, numbers := newArray(ofTexts, 0), newArray(ofNumbers, 0), [3]*array{}
 	for i := range numbers {
 		numbers[i] = newArray(ofNumbers, len(lines)*numberBytes)
@@ -400,7 +399,7 @@ func (t *txn) lookAt(queue string, limit int, keys *bykey.Keys, hints []keyHint)
 			lines[place-1].Read(d)
 		}
 		return nil
-	}, lookAtQuery[heads], queue, t.now, names, retries, numbers[0], times, numbers[1], numbers[2], arrayOf(keys.Taken()), hintNumbers, hinted)
+	}, lookAtQuery[heads], queue, t.now, names, retries, numbers[0], times, numbers[1], numbers[2], arrayOf(keys.Taken()))
 }
 
 // lookAtQuery has the queries for lines and, if that is what they are, for the heads of keys.
@@ -412,20 +411,7 @@ var lookAtQuery = map[bool]string{
 
 func lookAtWith(waiting string) string {
 	return `
-	WITH read AS (
-		DELETE FROM {schema}.hints
-		WHERE ctid = ANY (ARRAY(
-			SELECT hints.ctid
-			FROM unnest($10::bigint[], $11::text[]) AS hint (number, limit_key)
-			CROSS JOIN LATERAL (
-				SELECT ctid
-				FROM {schema}.hints
-				WHERE hints.queue = $1 AND hints.number = hint.number AND hints.limit_key = hint.limit_key
-				ORDER BY hints.number
-				LIMIT 1
-			) AS hints))
-	),
-	line AS MATERIALIZED (
+	WITH line AS MATERIALIZED (
 		SELECT *
 		FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[])
 			WITH ORDINALITY AS line (limit_key, retry, priority, due_at, id, want, place)

@@ -412,18 +412,17 @@ func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
 	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
 		return false, err
 	}
-	b := keyBatch{queue: queue, keys: bykey.NewKeys(p, t.now), atOnce: mergedAtOnce, hints: true, turns: p.Fair}
+	b := keyBatch{queue: queue, keys: bykey.NewKeys(p, t.now), atOnce: mergedAtOnce, hints: true, ordered: p.Ordered, turns: p.Fair}
 	if err := b.lock(t); err != nil {
 		return false, err
 	}
-	hints := b.told()
 	b.keys.Hinted()
-	if err := t.lookAt(queue, 1, b.keys, hints); err != nil {
+	if err := t.lookAt(queue, 1, b.keys); err != nil {
 		return false, err
 	}
 	rows, err := b.keys.Rows(nil)
 	if err != nil {
 		return false, err
 	}
-	return b.more() && len(hints) > 0, t.writeKeys(queue, rows)
+	return b.more() && b.deleted > 0, t.writeKeys(queue, rows)
 }

@@ -39,11 +39,13 @@ func enqueueKeyed(t *testing.T, w store.Writer, n int, keys ...string) (ids []in
 }
 
 // knowing lets the store look for keys no more: that leaves hints.
-func knowing(t *testing.T, s *Store) {
+func knowing(t *testing.T, s *Store, queues ...string) {
 	t.Helper()
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.queues SET keys_known = $1`), keysKnown)
 	require.NoError(t, err)
-	eventually(t, "nobody looks for keys", func() bool { return !s.limits.counts(keysOf("q", 0)) && !s.limits.counts(keysOf("q", 1)) })
+	for _, queue := range append(queues, "q") {
+		eventually(t, "nobody looks for keys", func() bool { return !s.limits.counts(keysOf(queue, 0)) && !s.limits.counts(keysOf(queue, 1)) })
+	}
 }
 
 // The first claim after a burst reads a hint for each job, and writes a row for each key. The server knows nothing of either table by then.
@@ -310,6 +312,61 @@ func TestClaimWaitsForALockedKey(t *testing.T) {
 	assert.Equal(t, ids[1:2], jobIDs(<-claimed))
 }
 
+// While somebody has locked a key, claims read hints of it, and leave them to those who come when the key is free.
+func TestHintsOfALockedKeyStay(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
+	knowing(t, s)
+	ids := enqueueKeyed(t, s, 2, "a")
+	jobs := claimN(t, s, 2)
+	require.Equal(t, ids[:1], jobIDs(jobs), "the key is full")
+	tx, err := s.callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.sql(`SELECT FROM {schema}.keys WHERE limit_key = 'a' FOR UPDATE`))
+	require.NoError(t, err)
+	_, err = s.Ack(t.Context(), acksOf(jobs))
+	require.NoError(t, err)
+	other := enqueueKeyed(t, s, 1, "b")
+	require.Equal(t, other, jobIDs(claimN(t, s, 2)))
+	assert.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.hints WHERE limit_key = 'b'`), "the claim has read the hints")
+	assert.Equal(t, 1, number(t, s, `SELECT count(*) FROM {schema}.hints WHERE limit_key = 'a'`))
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, ids[1:], jobIDs(claimN(t, s, 2)))
+}
+
+// A claim has locked a key, for which a hint changes nothing, and comes back empty: it does not wait for another key, which somebody has locked. The two
+// could wait for each other.
+func TestClaimThatHoldsAKeyDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	limitTo(t, s, store.Policy{MaxPerKey: 2})
+	knowing(t, s)
+	later := keyed(2, "a")
+	later.Jobs[1].Delay = time.Hour
+	_, err := s.Enqueue(t.Context(), later)
+	require.NoError(t, err)
+	enqueueKeyed(t, s, 1, "b")
+	jobs := claimN(t, s, 1)
+	require.Len(t, jobs, 1)
+	require.Equal(t, "a", jobs[0].LimitKey())
+	_, err = s.Ack(t.Context(), acksOf(jobs))
+	require.NoError(t, err)
+	require.Equal(t, 1, number(t, s, `SELECT count(*) FROM {schema}.keys, {schema}.hints
+		WHERE keys.limit_key = 'a' AND look_at IS NOT NULL AND fresh_level IS NULL AND hints.limit_key = 'a' AND due_at IS NULL`))
+	tx, err := s.callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.sql(`SELECT FROM {schema}.keys WHERE limit_key = 'b' AND fresh_level IS NOT NULL FOR UPDATE`))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	jobs, err = s.FetchAndClaim(ctx, claimOf(1))
+	require.NoError(t, err, "the claim waits")
+	assert.Empty(t, jobs)
+	require.NoError(t, tx.Rollback())
+	assert.Len(t, claimN(t, s, 1), 1, "of the other key")
+}
+
 // Many keys stand in front of others although their first jobs do not wait any more. They hide nothing, and nothing is left of them.
 func TestKeysThatStandTooFarInFront(t *testing.T) {
 	t.Parallel()
@@ -357,4 +414,70 @@ func TestHintsAreForKeysThatAreLimited(t *testing.T) {
 	_, err = s.Ack(t.Context(), acksOf(jobs))
 	require.NoError(t, err)
 	assert.Equal(t, 1, hints(), "the lease has ended")
+}
+
+// A transaction changes jobs of several queues in turn. Each of them leaves the hints that its own queue needs, also if it moves to another one, and after a
+// part of the transaction was undone.
+func TestHintsOfSeveralQueues(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	for name, p := range map[string]store.Policy{"limited": {MaxPerKey: 2}, "fair": {Fair: true}, "ordered": {Ordered: true}} {
+		_, err := s.SetPolicy(t.Context(), name, p)
+		require.NoError(t, err)
+	}
+	knowing(t, s, "limited", "fair", "ordered")
+	queues := []string{"plain", "limited", "plain", "fair", "limited", "ordered", "plain", "ordered", "fair"}
+	var leases []store.Lease
+	for i, queue := range queues {
+		enqueueTo(t, s, queue, fmt.Sprint("old-", i))
+		jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: queue, Limit: 1, Worker: "w", TTL: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, jobs, 1)
+		leases = append(leases, jobs[0].Lease())
+	}
+	require.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.hints`), "claims have read all")
+	tx, err := s.callers.BeginTxx(t.Context(), nil)
+	require.NoError(t, err)
+	do := func(statement string, args ...any) {
+		_, err := tx.ExecContext(t.Context(), s.sql(statement), args...)
+		require.NoError(t, err)
+	}
+	var last int64
+	left := func() (hints []string) {
+		require.NoError(t, tx.Select(&hints, s.sql(`SELECT queue || ' ' || limit_key FROM {schema}.hints WHERE number > $1 ORDER BY number`), last))
+		require.NoError(t, tx.Get(&last, s.sql(`SELECT coalesce(max(number), 0) FROM {schema}.hints`)))
+		return hints
+	}
+	for i, queue := range queues {
+		enqueueTo(t, s.InTx(tx.Tx), queue, fmt.Sprint("new-", i))
+	}
+	assert.Equal(t, []string{"limited new-1", "fair new-3", "limited new-4", "ordered new-5", "ordered new-7", "fair new-8"}, left())
+	for _, l := range leases {
+		_, err := s.InTx(tx.Tx).Ack(t.Context(), []store.Ack{{Lease: l}})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"limited old-1", "limited old-4", "ordered old-5", "ordered old-7"}, left())
+	do(`SAVEPOINT undone`)
+	enqueueTo(t, s.InTx(tx.Tx), "limited", "undone")
+	do(`ROLLBACK TO undone`)
+	last = 0
+	left()
+	enqueueTo(t, s.InTx(tx.Tx), "plain", "after")
+	enqueueTo(t, s.InTx(tx.Tx), "limited", "after")
+	assert.Equal(t, []string{"limited after"}, left())
+	for _, move := range [][2]string{{"plain", "limited"}, {"ordered", "plain"}, {"limited", "ordered"}, {"fair", "fair"}} {
+		do(`UPDATE {schema}.jobs SET queue = $2, limit_key = limit_key || '-moved' WHERE id = (
+			SELECT id FROM {schema}.jobs WHERE queue = $1 AND limit_key LIKE 'new-_' ORDER BY id LIMIT 1)`, move[0], move[1])
+	}
+	assert.Equal(t, []string{"limited new-0-moved", "ordered new-5", "ordered new-1-moved", "fair new-3-moved"}, left())
+	require.NoError(t, tx.Rollback())
+}
+
+// enqueueTo adds a job with a key to a queue.
+func enqueueTo(t *testing.T, w store.Writer, queue, key string) {
+	t.Helper()
+	req := keyed(1, key)
+	req.Jobs[0].Queue = queue
+	_, err := w.Enqueue(t.Context(), req)
+	require.NoError(t, err)
 }
