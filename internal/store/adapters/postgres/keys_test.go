@@ -416,7 +416,7 @@ func TestHintsAreForKeysThatAreLimited(t *testing.T) {
 	assert.Equal(t, 1, hints(), "the lease has ended")
 }
 
-// A transaction changes jobs of several queues in turn. Each of them leaves the hints that its own queue needs, also if it moves to another one, and after a
+// A statement changes jobs of several queues in turn. Each of them leaves the hints that its own queue needs, also if it moves to another one, and after a
 // part of the transaction was undone.
 func TestHintsOfSeveralQueues(t *testing.T) {
 	t.Parallel()
@@ -448,14 +448,21 @@ func TestHintsOfSeveralQueues(t *testing.T) {
 		require.NoError(t, tx.Get(&last, s.sql(`SELECT coalesce(max(number), 0) FROM {schema}.hints`)))
 		return hints
 	}
+	var added store.EnqueueRequest
 	for i, queue := range queues {
-		enqueueTo(t, s.InTx(tx.Tx), queue, fmt.Sprint("new-", i))
+		one := keyed(1, fmt.Sprint("new-", i)).Jobs[0]
+		one.Queue = queue
+		added.Jobs = append(added.Jobs, one)
 	}
+	_, err = s.InTx(tx.Tx).Enqueue(t.Context(), added)
+	require.NoError(t, err)
 	assert.Equal(t, []string{"limited new-1", "fair new-3", "limited new-4", "ordered new-5", "ordered new-7", "fair new-8"}, left())
-	for _, l := range leases {
-		_, err := s.InTx(tx.Tx).Ack(t.Context(), []store.Ack{{Lease: l}})
-		require.NoError(t, err)
+	acks := make([]store.Ack, len(leases))
+	for i, l := range leases {
+		acks[i].Lease = l
 	}
+	_, err = s.InTx(tx.Tx).Ack(t.Context(), acks)
+	require.NoError(t, err)
 	assert.Equal(t, []string{"limited old-1", "limited old-4", "ordered old-5", "ordered old-7"}, left())
 	do(`SAVEPOINT undone`)
 	enqueueTo(t, s.InTx(tx.Tx), "limited", "undone")
