@@ -47,7 +47,8 @@ func (c *claim) lookBack(taken []bykey.Waiting) {
 }
 
 // fewAcross takes jobs across keys, of which a claim may have $15. It takes none if others have locked one of the rows, if the queue has other limits, or while the rows
-// may not show all that is in flight.
+// may not show all that is in flight. It inserts the rows that it has locked, so that the server looks for each by its index: it would compare an update with all keys of
+// the queue if they were few when it planned the statement.
 var fewAcross = fewKind{
 	admits: `EXISTS (
 			SELECT
@@ -73,10 +74,11 @@ var fewAcross = fewKind{
 	),`,
 	writes: `
 	written AS (
-		UPDATE {schema}.keys
-		SET state = (key.state || jsonb_build_object('taken', key.taken))::text
+		INSERT INTO {schema}.keys (queue, limit_key, state)
+		SELECT $4, key.limit_key, (key.state || jsonb_build_object('taken', key.taken))::text
 		FROM given, key
-		WHERE keys.queue = $4 AND keys.limit_key = ANY (ARRAY[key.limit_key])
+		ON CONFLICT (limit_key, queue) DO UPDATE
+		SET state = EXCLUDED.state
 	),`,
 	counts: `jobs = $11 AND NOT EXISTS (SELECT FROM key WHERE state IS NULL OR jsonb_array_length(taken) > $16)`,
 }

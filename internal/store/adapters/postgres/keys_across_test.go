@@ -241,6 +241,36 @@ func TestAClaimInVainWakesNobodyForNothing(t *testing.T) {
 	assert.LessOrEqual(t, told, 2, "that the store listens now, and once because the key still stood")
 }
 
+// A claim looks for each of its keys, also where the server knows of many jobs, but of few keys.
+func TestClaimsAcrossKeysPassNoOthers(t *testing.T) {
+	t.Parallel()
+	const keys = 500
+	s, _ := crossing(t, bykey.Often{}, 3, "first", "first")
+	exec := func(query string) {
+		_, err := s.callers.ExecContext(t.Context(), s.sql(query))
+		require.NoError(t, err)
+	}
+	exec(`ALTER TABLE {schema}.jobs SET (autovacuum_enabled = FALSE)`)
+	exec(`ALTER TABLE {schema}.keys SET (autovacuum_enabled = FALSE)`)
+	exec(`ANALYZE {schema}.keys`)
+	for some := range slices.Chunk(keysInTurn(10*keys, keys), store.MaxItems) {
+		enqueueKeyed(t, s, 1, some...)
+	}
+	exec(`ANALYZE {schema}.jobs`)
+	require.Len(t, claimN(t, s, 10), 10) // it makes the rows
+	require.Equal(t, keys, number(t, s, `SELECT count(*) FROM {schema}.keys`))
+	m := metered(t, s)
+	var visited cost
+	for tries, one := 0, false; !one; tries++ {
+		require.Less(t, tries, 10, "no claim is across keys")
+		visited = m.of(func() error {
+			_, one = claimInOne(t, s, 10)
+			return nil
+		})
+	}
+	assert.Less(t, visited.rows, keys, "it visited %s", visited)
+}
+
 func finish(t *testing.T, s *Store, jobs []store.Job) {
 	t.Helper()
 	_, err := s.Ack(t.Context(), acksOf(jobs))
