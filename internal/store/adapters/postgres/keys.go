@@ -199,10 +199,10 @@ func (b *keyBatch) lock(t *txn) error {
 	var lines []bykey.Line
 	err := t.each(func(rows *sql.Rows) error {
 		var as, name, state string
-		var flag, timed bool
+		var flag bool
 		var at time.Time
 		var turn, number, level int64
-		if err := rows.Scan(&as, &name, &state, &flag, &timed, (*sqlkit.Time)(&at), &turn, &number, &level); err != nil {
+		if err := rows.Scan(&as, &name, &state, &flag, (*sqlkit.Time)(&at), &turn, &number, &level); err != nil {
 			return err
 		}
 		switch as {
@@ -322,27 +322,27 @@ var lockKeysQuery = `
 	),
 	retries AS MATERIALIZED (` + standing(`retry`, 11) + `
 	)
-	SELECT 'stands', limit_key, state, FALSE, FALSE, NULL::timestamptz, fresh_at, fresh_id, fresh_level FROM fresh
+	SELECT 'stands', limit_key, state, FALSE, NULL::timestamptz, fresh_at, fresh_id, fresh_level FROM fresh
 	UNION ALL
-	SELECT 'stands', limit_key, state, TRUE, FALSE, NULL, retry_at, retry_id, retry_level FROM retries
+	SELECT 'stands', limit_key, state, TRUE, NULL, retry_at, retry_id, retry_level FROM retries
 	UNION ALL
-	SELECT 'due', limit_key, state, FALSE, TRUE, look_at, 0, 0, 0 FROM due
+	SELECT 'due', limit_key, state, FALSE, look_at, 0, 0, 0 FROM due
 	UNION ALL
-	SELECT 'told', limit_key, state, stands, FALSE, NULL, 0, 0, 0
+	SELECT 'told', limit_key, state, stands, NULL, 0, 0, 0
 	FROM (SELECT *, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL AS stands FROM told) AS told
 	WHERE $22 OR NOT stands OR (limit_key IN (SELECT limit_key FROM line)) IS TRUE
 	UNION ALL
-	SELECT 'made', limit_key, '', FALSE, FALSE, NULL, 0, 0, 0 FROM made
+	SELECT 'made', limit_key, '', FALSE, NULL, 0, 0, 0 FROM made
 	UNION ALL
-	SELECT 'line', limit_key, '', retry, TRUE, due_at, 0, 0, priority FROM line
+	SELECT 'line', limit_key, '', retry, due_at, 0, 0, priority FROM line
 	UNION ALL
-	SELECT 'hints', '', '', FALSE, FALSE, NULL, coalesce(min(number), 0), coalesce(max(number), 0), count(*) FROM hinted
+	SELECT 'hints', '', '', FALSE, NULL, coalesce(min(number), 0), coalesce(max(number), 0), count(*) FROM hinted
 	UNION ALL
-	SELECT 'deleted', '', '', FALSE, FALSE, NULL, 0, count(*), 0 FROM deleted
+	SELECT 'deleted', '', '', FALSE, NULL, 0, count(*), 0 FROM deleted
 	UNION ALL
-	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($15::text::regclass), 0 WHERE $14
+	SELECT 'claim', '', '', FALSE, NULL, 0, nextval($15::text::regclass), 0 WHERE $14
 	UNION ALL
-	SELECT 'first', '', '', FALSE, FALSE, due_at, lane, id, priority FROM first`
+	SELECT 'first', '', '', FALSE, due_at, lane, id, priority FROM first`
 
 // firstWithoutKey returns the query for the first claimable jobs of a lane that are due and have no key, from marks on.
 func firstWithoutKey(lane cursor.Lane, marks int) string {
