@@ -34,7 +34,7 @@ func (s *Store) someOrdered(ctx context.Context, queues []string) (bool, error) 
 	return ordered != 0, err
 }
 
-var existOrdered = existing(`policies WHERE name = ANY ($4::text[]) AND ordered`)
+var existOrdered = existing(`{schema}.policies WHERE name = ANY ($4::text[]) AND ordered`)
 
 // enqueue adds the jobs. If the request key is known, it returns the first answer.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {

@@ -31,7 +31,7 @@ const spoils = store.Cancelled
 
 // statusColumns are what sqlkit.Groups reads of the groups of a table names.
 var statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
-			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name),
+			` + isSpoiled + `,
 			` + hasLive + `,
 			EXISTS (SELECT FROM {schema}.jobs WHERE ` + isDead + ` AND group_name = ANY (ARRAY[names.name]))`
 
@@ -44,8 +44,12 @@ func liveFrom(number string) string {
 }
 
 const (
-	isDead  = `group_name IS NOT NULL AND unleased_state = 'failed' AND finished_at IS NOT NULL` // as in the index jobs_group_dead
-	hasRuns = `EXISTS (SELECT FROM {schema}.group_runs WHERE group_runs.name = names.name)`
+	isDead = `group_name IS NOT NULL AND unleased_state = 'failed' AND finished_at IS NOT NULL` // as in the index jobs_group_dead
+
+	// What is known of a group of a table names.
+	hasRuns   = `EXISTS (SELECT FROM {schema}.group_runs WHERE group_runs.name = names.name OFFSET 0)`
+	isOpen    = `EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name OFFSET 0)`
+	isSpoiled = `EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name OFFSET 0)`
 
 	// nearNumbers is how far behind the numbers of others a row of the table ends is expected at most.
 	nearNumbers = 1000
@@ -189,7 +193,7 @@ func (t *txn) forgetSpoiled(names []string) error {
 	_, err := t.exec(`
 		DELETE FROM {schema}.spoils
 		WHERE name = ANY ($1::text[])
-			AND EXISTS (SELECT FROM {schema}.spoils AS earlier WHERE earlier.name = spoils.name AND earlier.number < spoils.number)`,
+			AND EXISTS (SELECT FROM {schema}.spoils AS earlier WHERE earlier.name = spoils.name AND earlier.number < spoils.number OFFSET 0)`,
 		arrayOfTexts(names))
 	if err != nil {
 		return err
@@ -199,8 +203,8 @@ func (t *txn) forgetSpoiled(names []string) error {
 		USING unnest($1::text[]) AS names (name)
 		WHERE spoils.name = ANY (ARRAY[names.name])
 			AND NOT `+hasRuns+`
-			AND NOT EXISTS (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[names.name]))
-			AND NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)`,
+			AND NOT EXISTS (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = names.name OFFSET 0)
+			AND NOT `+isOpen,
 		arrayOfTexts(names))
 	return err
 }
@@ -220,9 +224,8 @@ func (t *txn) forgetRuns(groups, ids *array) error {
 		first.int(id)
 		return err
 	}, `
-		SELECT group_runs.name, group_runs.first_id
-		FROM {schema}.group_runs
-		JOIN (
+		SELECT run.name, run.first_id
+		FROM (
 			SELECT DISTINCT run.name, run.first_id
 			FROM unnest($1::text[], $2::bigint[]) AS deleted (name, id)
 			CROSS JOIN LATERAL (
@@ -232,9 +235,14 @@ func (t *txn) forgetRuns(groups, ids *array) error {
 				ORDER BY name DESC, first_id DESC
 				LIMIT 1
 			) AS run
-		) AS run USING (name, first_id)
-		ORDER BY name, first_id
-		FOR UPDATE OF group_runs`,
+			ORDER BY name, first_id
+		) AS run
+		CROSS JOIN LATERAL (
+			SELECT
+			FROM {schema}.group_runs
+			WHERE group_runs.name = run.name AND group_runs.first_id = run.first_id
+			FOR UPDATE
+		) AS locked`,
 		groups, ids)
 	if err != nil || first.empty() {
 		return err
@@ -256,7 +264,7 @@ func (s *Store) followGroups(ctx context.Context, names []string, from int64) {
 		follows, err = read(ctx, s, nil, func(t *txn) (some int, err error) {
 			err = t.each(func(*sql.Rows) error { some++; return nil }, `
 				SELECT
-				FROM {schema}.`+fmt.Sprintf(toTell, 1, 2)+`
+				FROM `+fmt.Sprintf(toTell, 1, 2)+`
 				LIMIT 1`,
 				arrayOfTexts(names), from)
 			return some, err
@@ -280,11 +288,10 @@ var existToTell = existing(fmt.Sprintf(toTell, 4, 5))
 // toTell are waits for which the change of a group means something. The names of the groups are the argument with the first number. It leaves out
 // rows of the table ends far before what was counted last, and before the argument with the second number: mostly they were counted too, and stay
 // in the index while another transaction holds a snapshot. If it overlooks the end of a job for that reason, Settle looks later.
-var toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
-		WHERE on_group IS NOT NULL AND NOT met AND (
-			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name)
-			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)
-				AND NOT ` + liveFrom(`least($%d::bigint, coalesce((SELECT behind_from FROM {schema}.group_counts WHERE group_counts.name = names.name), 0))`) + `)`
+var toTell = `unnest($%d::text[]) AS names (name)
+		CROSS JOIN LATERAL (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = names.name AND NOT met LIMIT 1) AS waits
+		WHERE ` + isSpoiled + ` OR NOT ` + isOpen + `
+			AND NOT ` + liveFrom(`least($%d::bigint, coalesce((SELECT behind_from FROM {schema}.group_counts WHERE group_counts.name = names.name), 0))`)
 
 // tellGroups tells jobs of the next changes of groups. It returns how many jobs and changes these are.
 func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error) {
@@ -542,7 +549,7 @@ const (
 				WHERE name > $1
 					AND CASE
 						WHEN $3::timestamptz IS NOT NULL THEN EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name AND opened_at <= $3)
-						ELSE EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)
+						ELSE ` + isOpen + `
 							OR ` + hasRuns + `
 							OR EXISTS (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[names.name]))
 					END

@@ -290,7 +290,8 @@ var orderSomeQuery = `
 		WHERE limit_key IS NOT NULL AND NOT EXISTS (
 			SELECT
 			FROM {schema}.ordered
-			WHERE ordered.limit_key = ANY (ARRAY[part.limit_key]) AND ordered.queue = $1 AND ordered.job_id = part.id)
+			WHERE ordered.limit_key = part.limit_key AND ordered.queue = $1 AND ordered.job_id = part.id
+			OFFSET 0)
 		ON CONFLICT DO NOTHING
 	)
 	SELECT max(id)
@@ -345,12 +346,19 @@ var disorderSomeQuery = `
 	gone AS MATERIALIZED (
 		SELECT limit_key, job_id
 		FROM part
-		WHERE NOT EXISTS (SELECT FROM {schema}.jobs WHERE jobs.id = ANY (ARRAY[part.job_id]))
+		WHERE NOT EXISTS (SELECT FROM {schema}.jobs WHERE jobs.id = part.job_id OFFSET 0)
 	),
 	deleted AS (
 		DELETE FROM {schema}.ordered
-		USING (SELECT * FROM ended UNION ALL SELECT * FROM gone) AS stale
-		WHERE ordered.limit_key = ANY (ARRAY[stale.limit_key]) AND ordered.queue = $1 AND ordered.job_id = stale.job_id
+		WHERE ctid = ANY (ARRAY(
+			SELECT known.ctid
+			FROM (SELECT * FROM ended UNION ALL SELECT * FROM gone) AS stale
+			CROSS JOIN LATERAL (
+				SELECT ctid
+				FROM {schema}.ordered
+				WHERE ordered.limit_key = stale.limit_key AND ordered.queue = $1 AND ordered.job_id = stale.job_id
+				LIMIT 1
+			) AS known))
 	)
 	SELECT limit_key, job_id
 	FROM part

@@ -239,7 +239,7 @@ func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
 		WITH gone AS (
 			DELETE FROM {schema}.leases
 			USING unnest($1::timestamptz[], $2::bigint[]) AS gone (due_at, id)
-			WHERE leases.due_at = gone.due_at AND leases.id = ANY (ARRAY[gone.id])
+			WHERE leases.due_at = ANY (ARRAY[gone.due_at]) AND leases.id = gone.id
 		)`+noteLeases(3),
 		goneDue, gone, due, members)
 	return err

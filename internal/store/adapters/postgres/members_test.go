@@ -219,7 +219,7 @@ func TestLastJobsOfARunAreDeletedAtOnce(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		var blocked bool
-		err := s.callers.Get(&blocked, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE query LIKE '%'||$1||'%.group_runs%FOR UPDATE OF group_runs%'))`,
+		err := s.callers.Get(&blocked, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE query LIKE '%'||$1||'%.group_runs%FOR UPDATE%'))`,
 			s.options.Schema)
 		return err == nil && blocked
 	}, time.Minute, time.Millisecond, "the second call does not wait for the first")

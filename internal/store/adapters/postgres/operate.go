@@ -246,11 +246,11 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	// Skip locked keys: somebody is taking them.
 	_, err = t.exec(`
 		DELETE FROM {schema}.unique_keys
-		WHERE unique_key IN (
+		WHERE unique_key = ANY (ARRAY(
 			SELECT unique_key
 			FROM {schema}.unique_keys
 			WHERE unique_key = ANY ($1::text[]) AND job_id = ANY ($2::bigint[]) AND until IS NULL
-			FOR UPDATE SKIP LOCKED)`,
+			FOR UPDATE SKIP LOCKED))`,
 		arrayOfTexts(d.keys), arrayOf(d.ids))
 	return err
 }

@@ -41,7 +41,7 @@ func (s *Store) Schedules(ctx context.Context, filter store.ScheduleFilter, page
 	return read(ctx, s, invalid, func(t *txn) (store.SchedulePage, error) { return t.schedulePage(filter, page, after) })
 }
 
-var existDue = existing(`schedules WHERE next_at <= ` + statementNow + ` + $4::bigint * interval '1 microsecond' AND name > $5`)
+var existDue = existing(`{schema}.schedules WHERE next_at <= ` + statementNow + ` + $4::bigint * interval '1 microsecond' AND name > $5`)
 
 // schedulePage lets the server limit the rows to about one page, because the driver reads everything that the server sends.
 func (t *txn) schedulePage(filter store.ScheduleFilter, page store.Page, after string) (store.SchedulePage, error) {

@@ -58,8 +58,8 @@ func (s *Store) settleStep(ctx context.Context, invalid error, limit int, from r
 	return did, time.Since(began), err
 }
 
-var existToSettle = existing(`jobs WHERE `+waitsToExpire+` AND expires_at <= `+statementNow, `looks`, `ends`,
-	`gone WHERE deleted_at <= `+statementNow+` - interval '1 day'`)
+var existToSettle = existing(`{schema}.jobs WHERE `+waitsToExpire+` AND expires_at <= `+statementNow, `{schema}.looks`, `{schema}.ends`,
+	`{schema}.gone WHERE deleted_at <= `+statementNow+` - interval '1 day'`)
 
 // The bits of existToSettle for what follows from the ends of jobs, and for deletions that are to be forgotten.
 const (

@@ -154,7 +154,7 @@ func (s *Store) single(
 func existing(rows ...string) string {
 	exist := make([]string, len(rows))
 	for i, some := range rows {
-		exist[i] = `CASE WHEN EXISTS (SELECT 1 FROM {schema}.` + some + `) THEN ` + strconv.Itoa(1<<i) + ` ELSE 0 END`
+		exist[i] = `CASE WHEN EXISTS (SELECT 1 FROM ` + some + `) THEN ` + strconv.Itoa(1<<i) + ` ELSE 0 END`
 	}
 	return `
 	SELECT ` + statementNow + `, ` + shownByRead + `, ` + strings.Join(exist, ` + `) + `
