@@ -202,7 +202,10 @@ func (c *meteredConn) run(ctx context.Context, text string) error {
 // A plan is what the server tells of a node and of those below it, whose pages are counted in its own.
 type plan struct {
 	Node      string  `json:"Node Type"`
+	Role      string  `json:"Parent Relationship"`
 	Relation  string  `json:"Relation Name"`
+	Index     string  `json:"Index Cond"`
+	Joins     string  `json:"Join Filter"`
 	Hit       int     `json:"Shared Hit Blocks"`
 	Read      int     `json:"Shared Read Blocks"`
 	Loops     float64 `json:"Actual Loops"`

@@ -59,7 +59,7 @@ func (r *recorder) recurring() []string {
 type comparison struct{ Statement, Table, By string }
 
 // comparesIn adds those of a plan: joins, and subqueries that the server answers for all rows at once.
-func (p plannedNode) comparesIn(statement string, found *[]comparison) {
+func (p plan) comparesIn(statement string, found *[]comparison) {
 	for _, below := range p.Plans {
 		below.comparesIn(statement, found)
 		for len(below.Plans) == 1 && (below.Node == "Materialize" || below.Node == "Memoize") {
@@ -77,15 +77,6 @@ func (p plannedNode) comparesIn(statement string, found *[]comparison) {
 			*found = append(*found, comparison{strings.Join(strings.Fields(statement), " "), below.Relation, by})
 		}
 	}
-}
-
-type plannedNode struct {
-	Node     string `json:"Node Type"`
-	Role     string `json:"Parent Relationship"`
-	Relation string `json:"Relation Name"`
-	Joins    string `json:"Join Filter"`
-	Index    string `json:"Index Cond"`
-	Plans    []plannedNode
 }
 
 // While the server knows of no rows, it might as well compare all rows of two tables, and a prepared statement keeps its plan when the tables have grown.
@@ -118,7 +109,7 @@ func TestNoStatementComparesAllRowsOfATable(t *testing.T) {
 		var answer string
 		list := strings.TrimSuffix(strings.Repeat(`NULL,`, n), `,`)
 		require.NoError(t, conn.QueryRowContext(t.Context(), `EXPLAIN (FORMAT JSON) EXECUTE planned (`+list+`)`).Scan(&answer))
-		var plans []struct{ Plan plannedNode }
+		var plans []struct{ Plan plan }
 		require.NoError(t, json.Unmarshal([]byte(answer), &plans))
 		plans[0].Plan.comparesIn(text, &found)
 		_, err = conn.ExecContext(t.Context(), `DEALLOCATE planned`)
