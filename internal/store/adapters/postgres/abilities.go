@@ -175,11 +175,11 @@ func (t *txn) beat(w store.Worker) error {
 	_, err = t.exec(`
 		WITH silent AS (
 			DELETE FROM {schema}.workers
-			WHERE name IN (
+			WHERE name = ANY (ARRAY(
 				SELECT name
 				FROM {schema}.workers
 				WHERE beat_at <= $9 AND name <> $1
-				FOR UPDATE SKIP LOCKED)
+				FOR UPDATE SKIP LOCKED))
 		)
 		INSERT INTO {schema}.workers (name, host, pid, queues, slots, running, stale_after, beat_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

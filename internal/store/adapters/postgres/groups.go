@@ -285,7 +285,7 @@ const mostUncounted = 100
 
 var existToTell = existing(fmt.Sprintf(toTell, 4, 5))
 
-// toTell are waits for which the change of a group means something. The names of the groups are the argument with the first number. It leaves out
+// toTell are groups whose change means something for a job that waits. Their names are the argument with the first number. It leaves out
 // rows of the table ends far before what was counted last, and before the argument with the second number: mostly they were counted too, and stay
 // in the index while another transaction holds a snapshot. If it overlooks the end of a job for that reason, Settle looks later.
 var toTell = `unnest($%d::text[]) AS names (name)
@@ -433,11 +433,15 @@ func (t *txn) keepNoted(kept []endRow) error {
 func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err error) {
 	most := atMost(limit)
 	ids, err := sqlkit.Values[int64](t.each, `
-		SELECT DISTINCT job_id
-		FROM {schema}.waits
-		WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[$1::text]) AND NOT met AND job_id > $2
-		ORDER BY job_id
-		LIMIT $3`,
+		SELECT job_id
+		FROM (
+			SELECT DISTINCT on_group, job_id
+			FROM {schema}.waits
+			WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[$1::text]) AND NOT met AND job_id > $2
+			ORDER BY on_group, job_id
+			LIMIT $3
+		) AS next
+		ORDER BY on_group, job_id`,
 		e.group, e.upTo, most)
 	if err != nil || len(ids) == 0 {
 		return 0, false, err

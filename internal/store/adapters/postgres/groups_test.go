@@ -279,6 +279,16 @@ func TestWhoWaitsIsFoundByIndex(t *testing.T) {
 			t.Logf("%s, after %s: %v", what, known, listed)
 			assert.Less(t, listed.rows, 500, "rows visited by a page of ten of the 100 that wait for %s, after %s", what, known)
 		}
+		told := m.of(func() error {
+			n, err := write(t.Context(), s, nil, func(t *txn) (n int, err error) {
+				n, _, err = t.tellGroup(&step{}, &endRow{group: "group 500"}, 100)
+				return n, err
+			})
+			assert.Equal(t, 100, n)
+			return err
+		})
+		t.Logf("told, after %s: %v", known, told)
+		assert.Less(t, told.rows, 500, "rows visited in order to tell the 100 jobs that wait for a group, after %s", known)
 	}
 }
 

@@ -47,8 +47,8 @@ func (c *claim) lookBack(taken []bykey.Waiting) {
 }
 
 // fewAcross takes jobs across keys, of which a claim may have $15. It takes none if others have locked one of the rows, if the queue has other limits, or while the rows
-// may not show all that is in flight. It inserts the rows that it has locked, so that the server looks for each by its index: it would compare an update with all keys of
-// the queue if they were few when it planned the statement.
+// may not show all that is in flight. It writes the rows that it has locked by INSERT with ON CONFLICT, for which
+// the server always uses the index: it would compare an update with all keys of the queue if they were few when it planned the statement.
 var fewAcross = fewKind{
 	admits: `EXISTS (
 			SELECT

@@ -67,8 +67,9 @@ type setting struct{ name, value string }
 //
 // Joins by id are written as id = ANY (ARRAY[other.id]). For a plain id = other.id, the planner knows one more plan, a scan of
 // the whole index. While the table is small that plan is as cheap as any, and a prepared statement would keep it when the table
-// has grown. That is not enough where an argument has the value of another column of the index, where the index has all that is asked for,
-// or where it only has rows that fulfil a condition of the query: such subqueries end with OFFSET 0 or with a LIMIT, so that they are no joins.
+// has grown. The array must be for the first column of the index. That is not enough where an argument has the value of another column,
+// or where the index alone can answer. There the row is looked for by a subquery that is no join, because it ends with OFFSET 0 or a LIMIT,
+// or by an array of ctids or keys that is made first.
 func (o Options) settings() []setting {
 	all := []setting{
 		{"statement_timeout", millis(o.Timeout)},

@@ -424,17 +424,24 @@ func (t *txn) moveAttempts(records []*store.Record) error {
 	if len(crowded) == 0 {
 		return nil
 	}
+	// The oldest to be kept is looked for once per job. A subquery in the condition would run for each of its attempts.
 	_, err := t.exec(`
 		DELETE FROM {schema}.attempts
 		WHERE ctid = ANY (ARRAY(
 			SELECT old.ctid
 			FROM unnest($1::bigint[]) AS crowded (id)
 			CROSS JOIN LATERAL (
-				SELECT ctid
+				SELECT token
 				FROM {schema}.attempts
 				WHERE job_id = crowded.id
 				ORDER BY token DESC
-				OFFSET $2::bigint - 1
+				LIMIT 1 OFFSET $2::bigint - 2
+			) AS oldest
+			CROSS JOIN LATERAL (
+				SELECT ctid
+				FROM {schema}.attempts
+				WHERE job_id = crowded.id AND token < oldest.token
+				OFFSET 0
 			) AS old))`,
 		arrayOf(crowded), store.MaxAttemptsKept)
 	return err

@@ -148,7 +148,7 @@ const checkQuery = `
 		INSERT INTO {schema}.sweeps AS known (queue, wanted_at)
 		SELECT wanted.queue, clock_timestamp()
 		FROM wanted
-		LEFT JOIN {schema}.sweeps ON sweeps.queue = wanted.queue
+		LEFT JOIN {schema}.sweeps ON sweeps.queue = ANY (ARRAY[wanted.queue])
 		WHERE sweeps.queue IS NULL OR wanted.queue <> '' AND abs(extract(epoch FROM clock_timestamp() - sweeps.wanted_at)) > $4::float8 / 24
 		ORDER BY wanted.queue
 		ON CONFLICT (queue) DO UPDATE
@@ -170,12 +170,12 @@ const checkQuery = `
 	),
 	forgotten AS (
 		DELETE FROM {schema}.sweeps
-		WHERE queue IN (
+		WHERE queue = ANY (ARRAY(
 			SELECT queue
 			FROM {schema}.sweeps
 			WHERE queue <> ALL ($1::text[]) AND abs(extract(epoch FROM clock_timestamp() - wanted_at)) > $4::float8
 				AND EXISTS (SELECT 1 FROM turn)
-			FOR UPDATE SKIP LOCKED)
+			FOR UPDATE SKIP LOCKED))
 	)
 	SELECT TRUE, stale.queue, stale.place, '', '', 0, NULL::timestamptz, 0::bigint
 	FROM turn CROSS JOIN stale
@@ -190,7 +190,12 @@ const checkQuery = `
 	UNION ALL
 	SELECT FALSE, '', '', '', '', 0, leases.due_at, leases.id
 	FROM {schema}.sweeps
-	JOIN {schema}.leases ON leases.due_at = TIMESTAMPTZ 'epoch' + heads[1] * interval '1 microsecond' AND leases.id = heads[2]
+	CROSS JOIN LATERAL (
+		SELECT due_at, id
+		FROM {schema}.leases
+		WHERE leases.due_at = TIMESTAMPTZ 'epoch' + heads[1] * interval '1 microsecond' AND leases.id = heads[2]
+		LIMIT 1
+	) AS leases
 	WHERE sweeps.queue = ''`
 
 // A head is the first job that a sweep has found, or the first row of the table leases.
