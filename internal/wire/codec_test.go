@@ -87,6 +87,8 @@ func TestJobsAreWrittenOneByOne(t *testing.T) {
 		{Jobs: []wire.Job{}, Next: "cursor"},
 		{Jobs: []wire.Job{job}},
 		{Jobs: []wire.Job{{}, job, {ID: 3, Payload: large, Error: "<\u2028>"}}, Next: "<>"},
+		{Jobs: []wire.Job{{Error: string(large)}}},
+		{Jobs: []wire.Job{{Trace: string(large)}}},
 		wire.JobsOf(slices.Repeat([]store.Job{{Payload: large, Checkpoint: large, Progress: large, Result: large}}, 9)),
 	} {
 		text, err := wire.Marshal(jobs)
@@ -99,6 +101,8 @@ func TestJobsAreWrittenOneByOne(t *testing.T) {
 			assert.Less(t, cap(text), jobs.Size()*5/4, "it has not outgrown its room")
 		}
 	}
+	_, err := wire.Marshal(wire.Jobs{Jobs: []wire.Job{{Payload: []byte("{")}}})
+	require.Error(t, err, "a document that is none")
 }
 
 // FuzzDecode checks that an accepted request is encoded again as it was read, and that the error for any other names a field.

@@ -23,3 +23,13 @@ func TestEveryRequestKeyFitsTheHeader(t *testing.T) {
 	_, err := wire.KeyOf("100%")
 	require.ErrorIs(t, err, store.ErrInvalid)
 }
+
+func TestRandomKeysHaveTheirForm(t *testing.T) {
+	key := wire.RandomKey()
+	assert.True(t, wire.IsRandomKey(key))
+	text := strings.TrimPrefix(key, "remote-")
+	require.NotEqual(t, key, text)
+	for _, other := range []string{"", "remote-", text, "other-" + text, "remote-" + text[1:], key + "A", "remote-" + strings.Repeat("1", len(text)), "remote-" + strings.ToLower(text)} {
+		assert.False(t, wire.IsRandomKey(other), other)
+	}
+}

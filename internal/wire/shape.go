@@ -109,8 +109,7 @@ func (c *checker) value(name string, s *shape) error {
 	case first == '{' && s.fields != nil:
 		return c.object(s)
 	case first == '[' && s.items != nil:
-		_, err := c.list(name, s)
-		return err
+		return c.list(name, s)
 	default:
 		return c.skip()
 	}
@@ -128,29 +127,30 @@ func (c *checker) object(s *shape) error {
 		}
 		seen |= 1 << f.index
 		switch first := c.next(); {
-		case f.items == nil || f.exact:
-			return c.value(f.name, f.shape)
-		case first == 'n':
+		case f.items != nil && first == 'n':
 			return refuse(f.name, "must be a list")
-		case first == '[':
-			if items, err := c.list(f.name, f.shape); err != nil || items > 0 || !f.some {
-				return err
-			}
+		case first == '[' && f.some && c.beginsEmpty():
 			return refuse(f.name, "must not be empty: leave it out")
 		default:
-			return c.skip()
+			return c.value(f.name, f.shape)
 		}
 	})
 }
 
-func (c *checker) list(name string, s *shape) (items int, err error) {
-	err = c.each(']', func() error {
+// beginsEmpty reports whether a list without items begins here.
+func (c *checker) beginsEmpty() bool {
+	behind := checker{text: c.text, at: c.at + 1}
+	return behind.next() == ']'
+}
+
+func (c *checker) list(name string, s *shape) error {
+	items := 0
+	return c.each(']', func() error {
 		if items++; items > s.most {
 			return tooMany(name, s.most)
 		}
 		return c.value(name, s.items)
 	})
-	return items, err
 }
 
 func tooMany(name string, most int) error {

@@ -42,7 +42,8 @@ func TestDecodeTakesNothingInSilence(t *testing.T) {
 		{"LowFirst", `{"jobs":[{"kind":"\ude00\ud83d"}]}`, "kind", "must not have half of a surrogate pair", new(wire.Enqueue)},
 		{"TwoHighs", `{"jobs":[{"kind":"a","payload_text":"\"\ud83d\ud83d\""}]}`, "payload_text", "must not have half of a surrogate pair", new(wire.Enqueue)},
 		{"SurrogateInList", `{"jobs":[{"kind":"a","tags":["\ud83dx"]}]}`, "tags", "must not have half of a surrogate pair", new(wire.Enqueue)},
-		{"LongName", `{"` + strings.Repeat("a", 256) + `":1}`, "body", "must have fields that are known here", new(wire.Enqueue)},
+		{"LongName", `{"` + strings.Repeat("a", store.MaxNameBytes+1) + `":1}`, "body", "must have fields that are known here", new(wire.Enqueue)},
+		{"LongestName", `{"` + strings.Repeat("a", store.MaxNameBytes) + `":1}`, strings.Repeat("a", store.MaxNameBytes), "is not known here", new(wire.Enqueue)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var invalid *store.InvalidError
@@ -54,6 +55,8 @@ func TestDecodeTakesNothingInSilence(t *testing.T) {
 	for _, body := range []string{
 		`{"jobs":[{"kind":"\ud83d\ude00","payload":{"a":1,"a":"\ud83d","B":null}},{"kind":"\\ud83d","tags":[]}]}`,
 		`{"jobs":[{"queue":null,"kind":"a","payload":[` + strings.Repeat("{},", 2000) + `{}]}]}`,
+		` {"jobs":[]} ` + "\n",
+		`{"jobs":[{"kind":"a","payload":null}]}`,
 	} {
 		require.NoError(t, wire.Decode([]byte(body), new(wire.Enqueue)), body)
 	}
