@@ -69,15 +69,6 @@ func work(ctx context.Context) error {
 		return err
 	}
 
-	batch := jq.Batch{OnSuccess: &jq.Item{Payload: Step{Do: "album"}}}
-	for _, file := range []string{"1.png", "2.png", "3.png"} {
-		batch.Items = append(batch.Items, jq.Item{Payload: Step{"frame", file}})
-	}
-	added, err := client.EnqueueBatch(ctx, &batch, nil)
-	if err != nil {
-		return err
-	}
-
 	var handlers jq.Handlers
 	jq.Handle(&handlers, handle)
 	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Slots: 1}) // one after the other, for the same output each time
@@ -87,14 +78,32 @@ func work(ctx context.Context) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	for _, id := range []int64{jobs[report.Index].ID, added.OnSuccess.ID} {
-		last, err := client.Wait(ctx, id)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("job %d has %s\n", last.ID, last.State)
+	if err := wait(ctx, client, jobs[report.Index].ID); err != nil {
+		return err
+	}
+
+	batch := jq.Batch{OnSuccess: &jq.Item{Payload: Step{Do: "album"}}}
+	for _, file := range []string{"1.png", "2.png", "3.png"} {
+		batch.Items = append(batch.Items, jq.Item{Payload: Step{"frame", file}})
+	}
+	added, err := client.EnqueueBatch(ctx, &batch, nil)
+	if err != nil {
+		return err
+	}
+
+	if err := wait(ctx, client, added.OnSuccess.ID); err != nil {
+		return err
 	}
 	return server.Stop(ctx)
+}
+
+// wait waits until the job has ended.
+func wait(ctx context.Context, client *jq.Client, id int64) error {
+	last, err := client.Wait(ctx, id)
+	if err == nil {
+		fmt.Printf("job %d has %s\n", last.ID, last.State)
+	}
+	return err
 }
 
 func main() {
