@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"context"
-	"database/sql/driver"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -24,38 +22,15 @@ type recorder struct {
 	texts map[string]bool
 }
 
-// record keeps what the store sends from now on.
+// record keeps the statements with arguments that the store sends from now on. Some of them are not prepared, but planned each time.
 func (r *recorder) record(t *testing.T, s *Store) *Store {
 	t.Helper()
-	wrapped(t, s, func(c Conn) Conn { return &recordedConn{c, r, s.schema} })
+	spied(t, s, "$1", func(query string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.texts[strings.ReplaceAll(query, s.schema, `{schema}`)] = true
+	})
 	return s
-}
-
-type recordedConn struct {
-	Conn
-	r      *recorder
-	schema string
-}
-
-// QueryContext is part of driver.QueryerContext.
-func (c *recordedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.keep(query)
-	return c.Conn.QueryContext(ctx, query, args)
-}
-
-// ExecContext is part of driver.ExecerContext.
-func (c *recordedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.keep(query)
-	return c.Conn.ExecContext(ctx, query, args)
-}
-
-// keep keeps statements that have arguments. Some of them are not prepared, but planned each time.
-func (c *recordedConn) keep(query string) {
-	if strings.Contains(query, "$1") {
-		c.r.mu.Lock()
-		defer c.r.mu.Unlock()
-		c.r.texts[strings.ReplaceAll(query, c.schema, `{schema}`)] = true
-	}
 }
 
 func (r *recorder) all() map[string]bool {

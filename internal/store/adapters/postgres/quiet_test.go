@@ -89,7 +89,7 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 	assert.Equal(t, w.Queues, workers[0].Queues)
 }
 
-// spied calls look before each query of the store that has the text.
+// spied calls look before each statement of the store that has the text.
 func spied(t *testing.T, s *Store, text string, look func(query string)) {
 	t.Helper()
 	wrapped(t, s, func(c Conn) Conn { return &spy{c, text, look} })
@@ -107,6 +107,14 @@ func (s *spy) QueryContext(ctx context.Context, query string, args []driver.Name
 		s.look(query)
 	}
 	return s.Conn.QueryContext(ctx, query, args)
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (s *spy) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if strings.Contains(query, s.text) {
+		s.look(query)
+	}
+	return s.Conn.ExecContext(ctx, query, args)
 }
 
 // A transaction that learns so late that the clock was set back learns it no more: by then another may have seen a later time.
