@@ -299,7 +299,7 @@ func TestSchema11IsCounted(t *testing.T) {
 			DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair, DROP COLUMN ordered`,
 		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per,
 				DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair, DROP COLUMN ordered`,
-		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers', 'next_slot', 'policy_once')`,
+		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered', 'triggers', 'next_slot', 'policy_once', 'lz4')`,
 	} {
 		_, err := s.DB().ExecContext(t.Context(), s.sql(statement))
 		require.NoError(t, err)

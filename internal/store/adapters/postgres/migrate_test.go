@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,4 +164,33 @@ func TestSchema9ManyJobsInFlight(t *testing.T) {
 	assert.Less(t, took, most)
 	figures.Print(t, "schemas 9 and 10: %d jobs in flight of %d moved in %v", n, 5*n, took.Round(time.Millisecond))
 	continues(t, s, n)
+}
+
+// The server compresses documents of some size by lz4, in a new schema and in one that an earlier version has made.
+func TestDocumentsAreCompressedByLz4(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	schema := pgtest.Schema(t, dsn)
+	steps := allSteps(t)
+	before, err := Open(t.Context(), dsn, &Options{Schema: schema, steps: steps[:20]})
+	require.NoError(t, err)
+	payload := []byte(`"` + strings.Repeat("of some size ", 1_000) + `"`)
+	old := enqueueOne(t, before, store.NewJob{Queue: "q", Kind: "k", Payload: payload})
+	require.NoError(t, before.Close())
+
+	s, err := Open(t.Context(), dsn, &Options{Schema: schema})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	var able bool
+	require.NoError(t, s.db.Get(&able, `SELECT EXISTS (SELECT 1 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals))`))
+	require.True(t, able, "the servers of the tests have lz4")
+	added := enqueueOne(t, s, store.NewJob{Queue: "q", Kind: "k", Payload: payload})
+	for id, want := range map[int64]string{old: "pglz", added: "lz4"} {
+		var method string
+		require.NoError(t, s.db.Get(&method, s.sql(`SELECT pg_column_compression(payload) FROM {schema}.jobs WHERE id = $1`), id))
+		assert.Equal(t, want, method)
+		job, err := s.Get(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, payload, job.Payload)
+	}
 }
