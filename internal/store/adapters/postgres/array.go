@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,9 +69,13 @@ func arrayOfTexts(list []string) *array {
 
 func (a *array) empty() bool { return a.values == 0 }
 
-// length begins a value of that many bytes.
+// length begins a value of that many bytes. An array that has no room for it grows to at least twice its size: append would let large ones grow by
+// a quarter, and so copy all values four times.
 func (a *array) length(n uint32) {
 	a.values++
+	if more := 4 + int(n); n != nullLength && len(a.bytes)+more > cap(a.bytes) {
+		a.bytes = slices.Grow(a.bytes, max(more, len(a.bytes)))
+	}
 	a.bytes = binary.BigEndian.AppendUint32(a.bytes, n)
 }
 

@@ -56,3 +56,19 @@ func TestArraysAreReadAsTheyWereWritten(t *testing.T) {
 		assert.Equal(t, "22021", codeOf(err), "it was sent in binary: %x", binary)
 	}
 }
+
+// A list of large documents is copied about once more while it grows, not four times.
+func TestArraysOfLargeDocumentsGrowInLargeSteps(t *testing.T) {
+	t.Parallel()
+	const documents, size = 1_000, 5_000
+	a, doc, allocated := newArray(ofTexts, documents*numberBytes), make([]byte, size), 0
+	for before := cap(a.bytes); a.values < documents; before = cap(a.bytes) {
+		if a.doc(doc); cap(a.bytes) != before {
+			allocated += cap(a.bytes)
+		}
+	}
+	assert.Len(t, a.bytes, headerBytes+documents*(4+size))
+	assert.Less(t, allocated, 4*len(a.bytes))
+	a.null()
+	assert.EqualValues(t, 1, a.nulls)
+}
