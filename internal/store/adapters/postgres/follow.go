@@ -451,8 +451,7 @@ func (h *hearing) write(did *step) error {
 	_, err := h.t.exec(`
 		UPDATE {schema}.waits
 		SET met = TRUE
-		FROM unnest($1::bigint[], $2::bigint[]) AS now (job_id, number)
-		WHERE waits.job_id = ANY (ARRAY[now.job_id]) AND waits.number = now.number`,
+		FROM unnest($1::bigint[], $2::bigint[]) AS heard (job_id, number)`+waitOf(`heard`),
 		ids, numbers)
 	return err
 }

@@ -81,7 +81,7 @@ func (t *txn) resetTurns() error {
 		SET state = regexp_replace(state, '"turn":[0-9]+', '"turn":1', 'g'),
 			fresh_at = CASE WHEN fresh_at IS NOT NULL THEN 1 END,
 			retry_at = CASE WHEN retry_at IS NOT NULL THEN 1 END
-		WHERE queue IN (SELECT name FROM {schema}.queues WHERE fair)
+		WHERE queue = ANY (ARRAY(SELECT name FROM {schema}.queues WHERE fair))
 			AND jsonb_path_exists(nullif(state, '')::jsonb, '$.lines[*] ? (@.turn > $turn)',
 				jsonb_build_object('turn', (SELECT last_value + 1 FROM {schema}.turns) * $1))`,
 		bykey.TurnsOfClaim)

@@ -205,6 +205,7 @@ type plan struct {
 	Role      string  `json:"Parent Relationship"`
 	Relation  string  `json:"Relation Name"`
 	Index     string  `json:"Index Cond"`
+	IndexName string  `json:"Index Name"`
 	Joins     string  `json:"Join Filter"`
 	Hit       int     `json:"Shared Hit Blocks"`
 	Read      int     `json:"Shared Read Blocks"`

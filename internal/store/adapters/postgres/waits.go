@@ -341,6 +341,19 @@ func (t *txn) lookLater(ids *array) error {
 const waitArrays = `unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
 			AS kept (job_id, number, on_id, any_end, met, from_token, on_group)`
 
+// waitOf lets an UPDATE of waits find those that a table names by job and number. The jobs must be locked, so that the rows stay where they are.
+func waitOf(table string) string {
+	return `
+		CROSS JOIN LATERAL (
+			SELECT ctid AS place
+			FROM {schema}.waits
+			WHERE job_id = ANY (ARRAY[` + table + `.job_id]) AND number = ` + table + `.number
+			ORDER BY job_id
+			LIMIT 1
+		) AS found
+		WHERE waits.ctid = found.place`
+}
+
 type waitValues []any
 
 func newWaitArrays() waitValues {
@@ -452,8 +465,7 @@ func (t *txn) blockAgain(requeued []*store.Record, outcomes []store.Outcome) err
 		UPDATE {schema}.waits
 		SET met = kept.met <> 0,
 			from_token = kept.from_token
-		FROM `+waitArrays+`
-		WHERE waits.job_id = ANY (ARRAY[kept.job_id]) AND waits.number = kept.number`,
+		FROM `+waitArrays+waitOf(`kept`),
 		append(values, arrayOf(blocked))...)
 	if err != nil {
 		return err
