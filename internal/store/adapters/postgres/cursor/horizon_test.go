@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -88,4 +89,21 @@ func TestHorizonWaitsForWriters(t *testing.T) {
 	assert.False(t, stuck)
 	assert.False(t, past.After(noon.Add(time.Second)))
 	assert.True(t, past.After(noon.Add(900*time.Millisecond)), "past: %v", past)
+}
+
+// The horizon is stuck once an open transaction has kept it where it is for longer than StuckFor.
+func TestHorizonIsStuckAfterAWhile(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		h := &horizon{}
+		isStuck := func(xmin int64) bool {
+			_, stuck, _ := note(h, noon, xmin, 10, time.Now())
+			return stuck
+		}
+		assert.False(t, isStuck(5))
+		<-time.After(StuckFor)
+		assert.False(t, isStuck(5))
+		<-time.After(1)
+		assert.True(t, isStuck(5))
+		assert.False(t, isStuck(11), "the transaction has ended")
+	})
 }
