@@ -146,9 +146,11 @@ func (l *callerLimiter) ask(ctx context.Context, all []untold) (ended, committed
 		numbers.int(u.number)
 		payloads.string(told(l.s.name, u.Wakeup))
 	}
-	l.s.roundTrips.transactions.Add(1)
-	l.s.roundTrips.messages.Add(1)
-	err = sqlkit.Each(ctx, l.s.db, func(rows *sql.Rows) error {
+	t, err := l.s.take(ctx, l.s.with.write) // its sessions prepare the statement
+	if err != nil {
+		return nil, nil, err
+	}
+	err = t.send(false, func(rows *sql.Rows) error {
 		var place int
 		var notified bool
 		if err := rows.Scan(&place, &notified); err != nil {
@@ -168,7 +170,8 @@ func (l *callerLimiter) ask(ctx context.Context, all []untold) (ended, committed
 		SELECT place, CASE WHEN status = 'aborted' THEN false ELSE pg_notify($1, told)::text IS NOT NULL END
 		FROM asked
 		WHERE status IS DISTINCT FROM 'in progress'`,
-		l.s.channel(), numbers, payloads)
+		[]any{l.s.channel(), numbers, payloads})
+	t.end(err)
 	return ended, committed, err
 }
 
