@@ -26,6 +26,10 @@ const (
 const (
 	idleFor = 3 * time.Second // how long a connection stays open that nobody uses
 
+	// opensAfter is how long calls wait in all, beyond a hundredth of the time, before another connection is opened for them. Opening one, and
+	// planning there what it prepares, takes the server longer. So calls that only seldom meet share one.
+	opensAfter = 10 * time.Millisecond
+
 	// leastPatience is how long a connection may take to open, if that is longer than the time-out of calls.
 	leastPatience = 5 * time.Second
 
@@ -60,6 +64,10 @@ type pool struct {
 	prune   *time.Timer
 	closed  bool
 
+	waited time.Duration // what calls have waited, beyond a hundredth of the time, since a connection was opened for one
+	asOf   time.Time
+	opens  *time.Timer
+
 	refusal error // the server's last answer was that it has no free connection
 	mayTry  bool  // the server may be asked again
 	pause   time.Duration
@@ -71,6 +79,7 @@ type pool struct {
 type waiter struct {
 	ctx   context.Context
 	class class
+	since time.Time
 	given chan gift
 }
 
@@ -144,7 +153,7 @@ func (p *pool) wait(ctx context.Context, c class, since time.Time, again bool) (
 		p.mu.Unlock()
 		return s, nil
 	}
-	w := &waiter{ctx: ctx, class: c, given: make(chan gift, 1)}
+	w := &waiter{ctx: ctx, class: c, since: time.Now(), given: make(chan gift, 1)}
 	p.enqueue(w, again)
 	p.grow()
 	p.mu.Unlock()
@@ -195,6 +204,7 @@ func (p *pool) leave(w *waiter, err error) error {
 func (p *pool) dismiss(w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.hasWaited(time.Since(w.since))
 	return takeOut(&p.waiting, w)
 }
 
@@ -245,6 +255,7 @@ func (p *pool) dispatch() {
 		switch {
 		case s != nil:
 			p.waiting = slices.Delete(p.waiting, i, i+1)
+			p.hasWaited(time.Since(w.since))
 			w.given <- gift{s: s}
 		case w.class == slow:
 			i++
@@ -254,9 +265,9 @@ func (p *pool) dispatch() {
 	}
 }
 
-// grow opens a connection for each of those who wait, may have one, and for whom none is being opened yet.
+// grow opens a connection for each of those who wait, may have one, and for whom none is being opened yet, once calls have waited for long enough.
 func (p *pool) grow() {
-	if p.full() {
+	if p.full() || !p.worthwhile() {
 		return
 	}
 	used := p.used
@@ -283,11 +294,43 @@ func (p *pool) grow() {
 		default:
 			d := &dial{w, time.Now()}
 			p.dials = append(p.dials, d)
-			p.mayTry = false
+			p.mayTry, p.waited = false, 0
 			go p.connect(d)
 		}
 		used[w.class]++
 	}
+}
+
+// worthwhile reports whether calls have waited for so long that another connection is worth what it costs. If not yet, it lets the pool grow when they have.
+func (p *pool) worthwhile() bool {
+	if !p.keeps || p.open+len(p.dials) == 0 || len(p.waiting) == 0 {
+		return true
+	}
+	p.hasWaited(0)
+	left := opensAfter - p.waited
+	for _, w := range p.waiting {
+		left -= time.Since(w.since)
+	}
+	if left <= 0 {
+		return true
+	}
+	if left = max(left/time.Duration(len(p.waiting)), opensAfter/100); p.opens != nil {
+		p.opens.Reset(left)
+		return false
+	}
+	p.opens = time.AfterFunc(left, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.grow()
+	})
+	return false
+}
+
+// hasWaited adds what a call has waited.
+func (p *pool) hasWaited(d time.Duration) {
+	now := time.Now()
+	p.waited = min(opensAfter, max(0, p.waited-now.Sub(p.asOf)/100)+d)
+	p.asOf = now
 }
 
 // full reports whether no connection can be opened now.
@@ -364,6 +407,9 @@ func (p *pool) refuse(d *dial, err error) {
 			"connections", p.open, "error", err)
 	}
 	p.pause = min(max(2*p.pause, soonest), latest)
+	if p.ask != nil {
+		p.ask.Stop() // several were refused at once
+	}
 	p.ask = time.AfterFunc(p.pause/2+rand.N(p.pause), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -444,7 +490,7 @@ func (p *pool) close() {
 		w.given <- gift{err: sql.ErrConnDone}
 	}
 	p.waiting = nil
-	for _, timer := range []*time.Timer{p.prune, p.ask} {
+	for _, timer := range []*time.Timer{p.prune, p.ask, p.opens} {
 		if timer != nil {
 			timer.Stop()
 		}

@@ -116,20 +116,20 @@ func pooling(t *testing.T, most, admits int, keeps bool, test func(t *testing.T,
 	})
 }
 
-// taken takes a connection that must be had at once.
+// taken takes a connection that must be had at once, or once calls have waited for long enough.
 func taken(t *testing.T, p *pool, c class) *session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), opensAfter+time.Millisecond)
 	defer cancel()
 	s, err := p.take(ctx, c)
 	require.NoError(t, err)
 	return s
 }
 
-// refusedNow asserts that a call gets no connection at once.
+// refusedNow asserts that a call gets no connection.
 func refusedNow(t *testing.T, p *pool, c class) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*opensAfter)
 	defer cancel()
 	_, err := p.take(ctx, c)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -169,6 +169,47 @@ func TestEachClassOfCallsLeavesConnectionsToOthers(t *testing.T) {
 		refusedNow(t, p, slow)
 		taken(t, p, urgent)
 		g.forget(4)
+	})
+}
+
+// A connection is opened for calls that wait long or often. Calls that seldom meet share one, because another one would cost the server more than they wait.
+func TestCallsThatSeldomMeetShareAConnection(t *testing.T) {
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		var order []string
+		meet := func() {
+			first := taken(t, p, usual)
+			soonTaken(t, p, usual, &order, "second")
+			pass(time.Millisecond)
+			require.NoError(t, first.Close())
+			synctest.Wait()
+		}
+		for range 1_000 {
+			meet()
+			pass(100 * time.Millisecond)
+		}
+		require.Len(t, order, 1_000)
+		assert.Equal(t, 1, g.asks(), "calls waited for less than a hundredth of the time")
+
+		for range 10 {
+			meet()
+		}
+		assert.Equal(t, 1, g.asks())
+		meet()
+		meet()
+		assert.Equal(t, 2, g.asks(), "they have waited for longer in all")
+	})
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		held := taken(t, p, usual)
+		var orders [3][]string
+		for n := range orders {
+			soonTaken(t, p, usual, &orders[n], "served")
+		}
+		pass(opensAfter/3 - time.Millisecond)
+		assert.Equal(t, 1, g.asks())
+		pass(2 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, [3][]string{{"served"}, {"served"}, {"served"}}, orders, "three calls have waited for as long in all")
+		require.NoError(t, held.Close())
 	})
 }
 
@@ -240,6 +281,7 @@ func TestACallTakesTheConnectionThatComesFirst(t *testing.T) {
 		g.slow(time.Minute)
 		var order []string
 		soonTaken(t, p, urgent, &order, "beat")
+		pass(opensAfter + time.Millisecond)
 		require.NoError(t, claim.Close())
 		synctest.Wait()
 		assert.Equal(t, []string{"beat"}, order)
@@ -314,7 +356,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		}
 		pass(idleFor - time.Millisecond)
 		assert.Equal(t, 3, g.left())
-		pass(2 * time.Millisecond)
+		pass(idleFor / 3)
 		assert.Equal(t, 1, g.left())
 		pass(time.Hour)
 		assert.Equal(t, 1, g.left())
