@@ -2,7 +2,8 @@
 //
 // It draws mutations by a seed, builds the tests with each of them through go's -overlay, so that the work tree stays
 // untouched, and runs the tests that reach the changed line, quickest first. You can interrupt it, and it continues where it
-// stopped: it keeps the results in .cache/mutants, under a checksum of all sources and the seed.
+// stopped: it keeps the results in .cache/mutants, under a checksum of all sources and the seed. Where it leaves out a lock, the tests run
+// under the race detector.
 package main
 
 import (

@@ -166,16 +166,21 @@ func (s *session) try(ctx context.Context, l *line, m mutation) (result, error) 
 		}
 		return result{Outcome: unreached}, nil
 	}
+	var flags []string
+	slower := time.Duration(1)
+	if m.Kind == noLock {
+		flags, slower = []string{"-race"}, 20 // how many times as long tests take under the race detector
+	}
 	built := map[string]string{}
 	for _, group := range together(reaching) {
 		folder := group[0].Folder
 		if built[folder] == "" {
 			built[folder] = filepath.Join(s.scratch, strings.ReplaceAll(folder, "/", "_")+".test")
-			if output, err := s.build(ctx, folder, built[folder], overlay); err != nil {
+			if output, err := s.build(ctx, folder, built[folder], overlay, flags...); err != nil {
 				return result{Outcome: uncompiled, By: firstLine(output)}, ctx.Err()
 			}
 		}
-		r, err := s.runGroup(ctx, built[folder], overlay, group)
+		r, err := s.runGroup(ctx, built[folder], overlay, group, slower)
 		if err != nil || r.Outcome != survived {
 			return r, err
 		}
@@ -241,12 +246,12 @@ func together(units []unit) [][]unit {
 }
 
 // runGroup runs the tests with the fault. Their time limit depends on how long they took without it.
-func (s *session) runGroup(ctx context.Context, binary, overlay string, group []unit) (result, error) {
+func (s *session) runGroup(ctx context.Context, binary, overlay string, group []unit, slower time.Duration) (result, error) {
 	patterns := make([]string, len(group))
 	took := time.Duration(0)
 	for i, u := range group {
 		patterns[i] = u.pattern()
-		took += u.Took
+		took += slower * u.Took
 	}
 	pattern := strings.Join(patterns, "|")
 	limit := 4*took + s.grace

@@ -57,3 +57,16 @@ func (c *Counter) Add() int {
 	c.n++
 	return c.n
 }
+
+// A Gauge is tested by several goroutines at once.
+type Gauge struct {
+	mu sync.Mutex
+	at int
+}
+
+// Set sets it.
+func (g *Gauge) Set(at int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = at
+}

@@ -1,6 +1,7 @@
 package toy
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,6 +40,15 @@ func TestCounter(t *testing.T) {
 	if c.Add(); c.Add() != 2 {
 		t.Error()
 	}
+}
+
+func TestGauge(*testing.T) {
+	var g Gauge
+	var all sync.WaitGroup
+	for n := range 10 {
+		all.Go(func() { g.Set(n) })
+	}
+	all.Wait()
 }
 
 func TestPatience(t *testing.T) {
