@@ -65,6 +65,34 @@ func TestDocumentsThatAreNotJSONAreShownAsText(t *testing.T) {
 	}
 }
 
+// Each document of a job stands under a name of its own.
+func TestDocumentsOfAJobComeBackFromJSON(t *testing.T) {
+	want := Job{ID: 1, Payload: []byte(`1`), Checkpoint: []byte(`{"at": 2}`), Progress: []byte(`"3"`), Result: []byte(`[4]`)}
+	text, err := json.Marshal(want)
+	require.NoError(t, err)
+	var got Job
+	require.NoError(t, json.Unmarshal(text, &got))
+	assert.Equal(t, want, got)
+}
+
+func TestRetentionsInJSON(t *testing.T) {
+	for text, want := range map[string]time.Duration{`"keep"`: KeepForEver, `"48h"`: 48 * time.Hour} {
+		var r RetentionJSON
+		require.NoError(t, json.Unmarshal([]byte(text), &r))
+		assert.Equal(t, want, time.Duration(r))
+		again, err := json.Marshal(r)
+		require.NoError(t, err)
+		var same RetentionJSON
+		require.NoError(t, json.Unmarshal(again, &same))
+		assert.Equal(t, r, same)
+	}
+	for _, text := range []string{`keep`, `"for ever"`, `"0s"`, `"-1h"`, `48`, `null`, `["keep"]`} {
+		var r RetentionJSON
+		require.Error(t, json.Unmarshal([]byte(text), &r), text)
+		assert.Zero(t, r)
+	}
+}
+
 func TestNounsInJSONRefuseNumbersForIDsAndDurations(t *testing.T) {
 	var j Job
 	require.Error(t, json.Unmarshal([]byte(`{"id": 7}`), &j))

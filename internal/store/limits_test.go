@@ -155,3 +155,30 @@ func TestFitOneCall(t *testing.T) {
 		assert.Equal(t, c.want, FitOneCall(c.jobs), name)
 	}
 }
+
+// A store that keeps no groups, or no waits, refuses the first item that needs them.
+func TestStoresRefuseWhatTheyDoNotKeep(t *testing.T) {
+	waits, waitsForGroup, member := validJob(), validJob(), validJob()
+	waits.After, waitsForGroup.After, member.Group = []Wait{{ID: 1}}, []Wait{{ID: 1}, {Group: "g"}}, "g"
+	require.NoError(t, RefuseGroups(EnqueueRequest{Jobs: []NewJob{validJob(), waits}}))
+	require.NoError(t, RefuseWaits(EnqueueRequest{Jobs: []NewJob{validJob()}}))
+	for _, c := range []struct {
+		refuse func(EnqueueRequest) error
+		req    EnqueueRequest
+		want   string
+	}{
+		{RefuseGroups, EnqueueRequest{Jobs: []NewJob{member}, Open: []string{"g"}}, "jq: invalid: open must be empty: this store keeps no groups"},
+		{RefuseGroups, EnqueueRequest{Jobs: []NewJob{validJob(), member, waitsForGroup}}, "jq: invalid: item 1: group must be empty: this store keeps no groups"},
+		{RefuseGroups, EnqueueRequest{Jobs: []NewJob{waits, waitsForGroup}}, "jq: invalid: item 1: after must name no group: this store keeps none"},
+		{RefuseWaits, EnqueueRequest{Jobs: []NewJob{validJob(), waits}}, "jq: invalid: item 1: after must be empty: this store can not let jobs wait for others"},
+		{RefuseWaits, EnqueueRequest{Jobs: []NewJob{member}}, "jq: invalid: item 0: group must be empty: this store keeps no groups"},
+	} {
+		assert.EqualError(t, c.refuse(c.req), c.want)
+	}
+}
+
+// What a reader should do differs: others may be in the way, or what it asked for is too much.
+func TestAnOverlongErrorSaysWhatToDo(t *testing.T) {
+	assert.Contains(t, (&OverlongError{Limit: time.Second, Waited: true}).Error(), "have kept this one waiting for 1s: let fewer run at once")
+	assert.Contains(t, (&OverlongError{Limit: time.Second}).Error(), "the reading took longer than 1s: narrow its filter")
+}

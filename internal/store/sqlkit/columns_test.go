@@ -1,6 +1,7 @@
 package sqlkit_test
 
 import (
+	"encoding/binary"
 	"reflect"
 	"testing"
 	"time"
@@ -74,4 +75,21 @@ func TestMicrosReadMicroseconds(t *testing.T) {
 	require.NoError(t, d.Scan(nil))
 	assert.Zero(t, d)
 	assert.EqualError(t, d.Scan("1"), "a duration can not be read from string")
+}
+
+// A time comes as what the driver makes of it, and anything else is refused.
+func TestTimesAreReadFromWhatDriversGive(t *testing.T) {
+	at := time.Date(2026, 11, 1, 1, 2, 3, 456789000, time.UTC)
+	micros := at.UnixMicro() - sqlkit.PostgresEpoch
+	binary := binary.BigEndian.AppendUint64(nil, uint64(micros))
+	for _, given := range []any{at, at.In(time.FixedZone("x", 3600)), at.UnixMicro(), binary} {
+		var read sqlkit.Time
+		require.NoError(t, read.Scan(given))
+		assert.Equal(t, at, time.Time(read))
+	}
+	read := sqlkit.Time(at)
+	require.NoError(t, read.Scan(nil))
+	assert.True(t, time.Time(read).IsZero())
+	assert.EqualError(t, read.Scan(binary[:7]), "a time can not be read from 7 bytes")
+	assert.EqualError(t, read.Scan("noon"), "a time can not be read from string")
 }

@@ -107,3 +107,17 @@ func TestHorizonIsStuckAfterAWhile(t *testing.T) {
 		assert.False(t, isStuck(11), "the transaction has ended")
 	})
 }
+
+// Every other moment is left, and the first one, from which the horizon goes on.
+func TestMomentsAreThinnedOut(t *testing.T) {
+	h := &horizon{}
+	for i := range int64(6) {
+		note(h, noon.Add(time.Duration(i)*time.Second), 5, 10+i, time.Now())
+	}
+	h.thin()
+	var numbers []int64
+	for _, m := range h.moments {
+		numbers = append(numbers, m.number)
+	}
+	assert.Equal(t, []int64{10, 12, 14}, numbers)
+}

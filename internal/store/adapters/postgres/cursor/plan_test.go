@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/bubble"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -34,6 +35,17 @@ func TestClaimsLookWhenTheyMust(t *testing.T) {
 	assert.True(t, c.Plan("q").MustLook(), "it is not known what the latest claim did")
 	c.Change("q", c.Get("q"), func(q *Queue) { q.Looked = time.Now().Add(-LookEvery - time.Second) })
 	assert.True(t, c.Plan("q").MustLook(), "the look was too long ago")
+}
+
+func TestALookLastsForAWhile(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := New()
+		c.Plan("q").Looked(noon)
+		<-time.After(LookEvery)
+		assert.False(t, c.Plan("q").Stale())
+		<-time.After(1)
+		assert.True(t, c.Plan("q").Stale())
+	})
 }
 
 // A claim begins at the later one of mark and cursor; after a look, at the first jobs that are due.

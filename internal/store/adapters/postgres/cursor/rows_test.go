@@ -32,6 +32,15 @@ func TestReadersBeginBehindRowsThatAreGone(t *testing.T) {
 	assert.Zero(t, c.Plan("another").FirstRow())
 }
 
+// The very first row of all is not passed while it is there.
+func TestTheFirstRowIsNotPassed(t *testing.T) {
+	c := New()
+	for i := range int64(4) {
+		assert.EqualValues(t, 1, read(c, 1, 9, later(10+i, 10+i)))
+	}
+	assert.EqualValues(t, 2, read(c, 2, 9, later(20, 20)))
+}
+
 func TestARowOfARunningTransactionIsNotPassed(t *testing.T) {
 	c := New()
 	read(c, 5, 9, later(10, 10))
