@@ -79,7 +79,7 @@ func TestOpenMigratesOnce(t *testing.T) {
 // TestOpenQuotesTheSchema uses a name that would end the statement if it were not quoted.
 func TestOpenQuotesTheSchema(t *testing.T) {
 	dsn := pgtest.DSN(t)
-	schema := `a"; DROP TABLE jobs; --`
+	schema := `a"'; DROP TABLE jobs; --`
 	s, err := Open(t.Context(), dsn, &Options{Schema: schema})
 	require.NoError(t, err)
 	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})

@@ -6,9 +6,15 @@
 DO $$
 BEGIN
 	IF EXISTS (SELECT 1 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
-		EXECUTE 'ALTER TABLE {schema}.jobs'
-			' ALTER payload SET COMPRESSION lz4, ALTER checkpoint SET COMPRESSION lz4, ALTER progress SET COMPRESSION lz4,'
-			' ALTER result SET COMPRESSION lz4, ALTER error SET COMPRESSION lz4'; -- as a text, which servers before version 14 need not understand
+		-- As a text, which servers before version 14 need not understand.
+		EXECUTE $alter$
+			ALTER TABLE {schema}.jobs
+				ALTER payload SET COMPRESSION lz4,
+				ALTER checkpoint SET COMPRESSION lz4,
+				ALTER progress SET COMPRESSION lz4,
+				ALTER result SET COMPRESSION lz4,
+				ALTER error SET COMPRESSION lz4
+		$alter$;
 	END IF;
 END
 $$;
