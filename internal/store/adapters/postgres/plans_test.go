@@ -94,6 +94,36 @@ func firstColumns(t *testing.T, s *Store) map[string]string {
 	return firsts
 }
 
+func TestComparisonsAreFoundInPlans(t *testing.T) {
+	const each, all = `((on_id = w.id) AND (job_id = w.job_id))`, `(job_id = w.job_id)`
+	scan := func(role, cond string) plan {
+		return plan{Node: "Index Scan", Role: role, Relation: "waits", IndexName: "waits_on", Index: cond}
+	}
+	for name, c := range map[string]struct {
+		plan plan
+		want []string
+	}{
+		"by the first column":   {plan{Node: "Nested Loop", Plans: []plan{scan("Outer", ""), scan("Inner", each)}}, nil},
+		"by another one":        {plan{Node: "Nested Loop", Plans: []plan{scan("Outer", ""), scan("Inner", all)}}, []string{"waits_on"}},
+		"once":                  {plan{Node: "Limit", Plans: []plan{scan("Outer", all)}}, nil},
+		"for each row":          {plan{Node: "Result", Plans: []plan{scan("SubPlan", all)}}, []string{"waits_on"}},
+		"all rows for each row": {plan{Node: "Nested Loop", Plans: []plan{scan("Outer", ""), {Node: "Limit", Role: "Inner", Plans: []plan{scan("Outer", all)}}}}, []string{"waits_on"}},
+		"by a filter": {
+			plan{Node: "Nested Loop", Joins: "(w.id = waits.on_id)", Plans: []plan{scan("Outer", all), {Node: "Materialize", Role: "Inner", Plans: []plan{scan("Outer", "")}}}},
+			[]string{"waits_on", "waits"},
+		},
+		"by all rows at once": {plan{Node: "Result", Plans: []plan{{Node: "Seq Scan", Role: "SubPlan", Relation: "waits"}}}, []string{"waits"}},
+	} {
+		var found []comparison
+		planReader{"", map[string]string{"waits_on": "on_id"}, &found}.read(c.plan, false)
+		var of []string
+		for _, one := range found {
+			of = append(of, one.Of)
+		}
+		assert.ElementsMatch(t, c.want, of, name)
+	}
+}
+
 // While the server knows of no rows, it might as well compare all rows of two tables, and a prepared statement keeps its plan when the tables have grown.
 // So the statements leave it no choice but an index.
 func TestNoStatementComparesAllRowsOfATable(t *testing.T) {
