@@ -175,13 +175,16 @@ func (l *callerLimiter) ask(ctx context.Context, all []untold) (ended, committed
 	return ended, committed, err
 }
 
-// lookLast looks once more before the store closes.
+// lookLast looks once more before the store closes, and again if the connection was dead.
 func (l *callerLimiter) lookLast() {
-	if len(l.all()) == 0 {
-		return
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	l.timer.Stop()
+	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), pingLimit)
 	defer cancel()
-	l.look(ctx)
+	for try := 0; try <= l.s.options.MaxConns && len(l.all()) > 0; try++ {
+		l.look(ctx)
+	}
 }
