@@ -79,7 +79,8 @@ type pool struct {
 type waiter struct {
 	ctx   context.Context
 	class class
-	since time.Time
+	since time.Time // what it has waited before counts no more: a connection was opened for that
+	has   bool      // a connection is being opened, or was opened, for this one
 	given chan gift
 }
 
@@ -93,6 +94,8 @@ type dial struct {
 	of    *waiter
 	since time.Time
 }
+
+func (d *dial) hangs() bool { return time.Since(d.since) >= hangs }
 
 func newPool(connector driver.Connector, o Options, most int, keeps bool) *pool {
 	p := &pool{connector: connector, most: most, slowest: most / 2, keeps: keeps, patience: o.Timeout, logger: o.Logger}
@@ -204,8 +207,11 @@ func (p *pool) leave(w *waiter, err error) error {
 func (p *pool) dismiss(w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hasWaited(time.Since(w.since))
-	return takeOut(&p.waiting, w)
+	waits := takeOut(&p.waiting, w)
+	if waits {
+		p.served(w)
+	}
+	return waits
 }
 
 // takeOut takes one out of the list, and reports whether it was there.
@@ -255,7 +261,7 @@ func (p *pool) dispatch() {
 		switch {
 		case s != nil:
 			p.waiting = slices.Delete(p.waiting, i, i+1)
-			p.hasWaited(time.Since(w.since))
+			p.served(w)
 			w.given <- gift{s: s}
 		case w.class == slow:
 			i++
@@ -267,15 +273,16 @@ func (p *pool) dispatch() {
 
 // grow opens a connection for each of those who wait, may have one, and for whom none is being opened yet, once calls have waited for long enough.
 func (p *pool) grow() {
-	if p.full() || !p.worthwhile() {
+	if p.full() {
 		return
 	}
 	used := p.used
 	soon, spare := map[*waiter]bool{}, 0
 	for _, d := range p.dials {
 		switch {
-		case time.Since(d.since) >= hangs:
+		case d.hangs():
 			used[d.of.class]++
+			d.of.has = false
 		case slices.Contains(p.waiting, d.of):
 			soon[d.of] = true
 		default:
@@ -289,32 +296,46 @@ func (p *pool) grow() {
 		case soon[w]:
 		case spare > 0:
 			spare--
-		case p.full():
+		case p.full() || !p.worthwhile():
 			return
 		default:
-			d := &dial{w, time.Now()}
-			p.dials = append(p.dials, d)
-			p.mayTry, p.waited = false, 0
-			go p.connect(d)
+			p.openFor(w)
 		}
 		used[w.class]++
 	}
 }
 
+// openFor opens a connection for the waiter. What calls have waited so far is paid with it.
+func (p *pool) openFor(w *waiter) {
+	now := time.Now()
+	w.has, p.waited, p.mayTry = true, 0, false
+	for _, other := range p.waiting {
+		other.since = now
+	}
+	d := &dial{w, now}
+	p.dials = append(p.dials, d)
+	go p.connect(d)
+}
+
 // worthwhile reports whether calls have waited for so long that another connection is worth what it costs. If not yet, it lets the pool grow when they have.
+// An idle connection is one that whoever waits may not have.
 func (p *pool) worthwhile() bool {
-	if !p.keeps || p.open+len(p.dials) == 0 || len(p.waiting) == 0 {
+	if !p.keeps || len(p.idle) > 0 || p.open == 0 && !slices.ContainsFunc(p.dials, func(d *dial) bool { return !d.hangs() }) {
 		return true
 	}
-	p.hasWaited(0)
-	left := opensAfter - p.waited
+	now := time.Now()
+	p.hasWaited(0, now)
+	left, waiting := opensAfter-p.waited, time.Duration(0)
 	for _, w := range p.waiting {
-		left -= time.Since(w.since)
+		if !w.has && p.mayHave(w.class, p.used) {
+			left -= now.Sub(w.since)
+			waiting++
+		}
+		if left <= 0 {
+			return true
+		}
 	}
-	if left <= 0 {
-		return true
-	}
-	if left = max(left/time.Duration(len(p.waiting)), opensAfter/100); p.opens != nil {
+	if left = max(left/max(waiting, 1), opensAfter/100); p.opens != nil {
 		p.opens.Reset(left)
 		return false
 	}
@@ -326,9 +347,14 @@ func (p *pool) worthwhile() bool {
 	return false
 }
 
-// hasWaited adds what a call has waited.
-func (p *pool) hasWaited(d time.Duration) {
-	now := time.Now()
+// served adds what a waiter has waited that waits no more.
+func (p *pool) served(w *waiter) {
+	if now := time.Now(); !w.has {
+		p.hasWaited(now.Sub(w.since), now)
+	}
+}
+
+func (p *pool) hasWaited(d time.Duration, now time.Time) {
 	p.waited = min(opensAfter, max(0, p.waited-now.Sub(p.asOf)/100)+d)
 	p.asOf = now
 }
@@ -406,9 +432,8 @@ func (p *pool) refuse(d *dial, err error) {
 		p.logger.Warn("jq: the server has no free connection; calls wait: give each process fewer (max_conns), connect through a pooler, or raise max_connections",
 			"connections", p.open, "error", err)
 	}
-	p.pause = min(max(2*p.pause, soonest), latest)
-	if p.ask != nil {
-		p.ask.Stop() // several were refused at once
+	if p.ask == nil || !p.ask.Stop() { // otherwise several were refused at once
+		p.pause = min(max(2*p.pause, soonest), latest)
 	}
 	p.ask = time.AfterFunc(p.pause/2+rand.N(p.pause), func() {
 		p.mu.Lock()

@@ -197,19 +197,65 @@ func TestCallsThatSeldomMeetShareAConnection(t *testing.T) {
 		meet()
 		meet()
 		assert.Equal(t, 2, g.asks(), "they have waited for longer in all")
+
+		held := taken(t, p, usual)
+		for range 9 {
+			meet()
+		}
+		assert.Equal(t, 2, g.asks(), "what they had waited before is paid for")
+		require.NoError(t, held.Close())
 	})
 	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
 		held := taken(t, p, usual)
+		g.slow(50 * time.Millisecond)
 		var orders [3][]string
 		for n := range orders {
 			soonTaken(t, p, usual, &orders[n], "served")
 		}
-		pass(opensAfter/3 - time.Millisecond)
-		assert.Equal(t, 1, g.asks())
-		pass(2 * time.Millisecond)
+		for after, asks := range []int{1, 1, 1, 2, 2, 2, 2, 2, 3, 3} { // three calls wait, and then one; the fourth connection is left to heartbeats
+			assert.Equal(t, asks, g.asks(), "after %d ms and a half", after)
+			pass(time.Millisecond)
+			if after == 0 {
+				pass(time.Millisecond / 2)
+			}
+		}
+		pass(100 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, [3][]string{{"served"}, {"served"}, {"served"}}, orders, "three calls have waited for as long in all")
+		assert.Equal(t, [3][]string{{"served"}, {"served"}, {"served"}}, orders)
+		assert.Equal(t, 3, g.asks())
 		require.NoError(t, held.Close())
+	})
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		g.slow(5 * time.Millisecond)
+		held := []*session{taken(t, p, usual)}
+		for n := range 2 {
+			second := make(chan *session)
+			go func() {
+				s, err := p.take(t.Context(), usual)
+				assert.NoError(t, err)
+				second <- s
+			}()
+			pass(opensAfter - time.Millisecond)
+			assert.Equal(t, 1+n, g.asks(), "what another call has waited is paid for")
+			pass(2 * time.Millisecond)
+			assert.Equal(t, 2+n, g.asks())
+			held = append(held, <-second)
+		}
+		for _, s := range held {
+			require.NoError(t, s.Close())
+		}
+	})
+}
+
+// A listing may not have the last connection, and so waits for none that is idle.
+func TestAListingOpensAConnectionAtOnce(t *testing.T) {
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		require.NoError(t, taken(t, p, usual).Close())
+		began := time.Now()
+		list := taken(t, p, slow)
+		assert.Equal(t, began, time.Now())
+		assert.Equal(t, 2, g.asks())
+		require.NoError(t, list.Close())
 	})
 }
 
@@ -401,6 +447,25 @@ func TestAStoreWorksOnTheOneConnectionThatItHas(t *testing.T) {
 		assert.Equal(t, "late ack", order[len(order)-1])
 		list := taken(t, p, slow)
 		require.NoError(t, errors.Join(claim.Close(), list.Close()))
+	})
+}
+
+func TestAServerThatRefusesSeveralAtOnceIsAskedNowAndThen(t *testing.T) {
+	pooled(t, 9, 0, func(t *testing.T, p *pool, g *gate) {
+		g.slow(2 * opensAfter) // so that all of them have asked before the first answer
+		var orders [5][]string
+		for n := range orders {
+			soonTaken(t, p, usual, &orders[n], "served")
+		}
+		pass(p.patience / 2)
+		assert.Greater(t, g.asks(), len(orders))
+		assert.Less(t, g.asks(), len(orders)+15)
+		g.admit(9)
+		pass(2 * latest)
+		synctest.Wait()
+		for _, one := range orders {
+			assert.Equal(t, []string{"served"}, one)
+		}
 	})
 }
 
