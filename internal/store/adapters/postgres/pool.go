@@ -65,8 +65,8 @@ type pool struct {
 	closed  bool
 
 	waited time.Duration // what calls have waited, beyond a hundredth of the time, since a connection was opened for one
-	asOf   time.Time
-	opens  *time.Timer
+	asOf   time.Time     // when that was added up
+	opens  *time.Timer   // grows the pool when they have waited for long enough
 
 	refusal error // the server's last answer was that it has no free connection
 	mayTry  bool  // the server may be asked again
@@ -79,8 +79,8 @@ type pool struct {
 type waiter struct {
 	ctx   context.Context
 	class class
-	since time.Time // what it has waited before counts no more: a connection was opened for that
-	has   bool      // a connection is being opened, or was opened, for this one
+	since time.Time // when it began to wait, or when the latest connection was opened: see openFor
+	has   bool      // a connection is being opened for it, or has just been opened
 	given chan gift
 }
 
@@ -424,6 +424,7 @@ func (p *pool) refuse(d *dial, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	takeOut(&p.dials, d)
+	d.of.has = false
 	if p.closed {
 		return
 	}

@@ -450,6 +450,23 @@ func TestAStoreWorksOnTheOneConnectionThatItHas(t *testing.T) {
 	})
 }
 
+// The only call that waits gets a connection when the server admits another one, although it was refused before and the others stay in use.
+func TestACallThatWasRefusedIsServedLater(t *testing.T) {
+	pooled(t, 4, 1, func(t *testing.T, p *pool, g *gate) {
+		held := taken(t, p, usual)
+		var order []string
+		soonTaken(t, p, usual, &order, "ack")
+		pass(time.Second)
+		assert.Greater(t, g.asks(), 1, "it was refused")
+		assert.Empty(t, order)
+		g.admit(2)
+		pass(2 * latest)
+		synctest.Wait()
+		assert.Equal(t, []string{"ack"}, order)
+		require.NoError(t, held.Close())
+	})
+}
+
 func TestAServerThatRefusesSeveralAtOnceIsAskedNowAndThen(t *testing.T) {
 	pooled(t, 9, 0, func(t *testing.T, p *pool, g *gate) {
 		g.slow(2 * opensAfter) // so that all of them have asked before the first answer
