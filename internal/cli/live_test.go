@@ -23,7 +23,9 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/wire"
+	"github.com/seed-ed332417/jq/jqtest"
 )
 
 // A sandbox is a folder in which tests run the program as real processes.
@@ -196,6 +198,18 @@ func TestJobOfKilledWorkerRunsOnAnother(t *testing.T) {
 		w.end(second)
 		w.end(server)
 	})
+}
+
+// A program is told of the server that its worker uses, wherever the worker has its address from.
+func TestProgramKnowsTheServerOfItsWorker(t *testing.T) {
+	s := jqtest.NewStore(t)
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []jq.NewJob{{Queue: "default", Kind: "k", Payload: []byte("{}")}}})
+	require.NoError(t, err)
+	url, secret := servedWith(t, s, httpapi.Worker)
+	w := newSandbox(t)
+	worker := w.start("working on", "work", "--server", url, "--token", secret, "--exec", `sh -c 'echo $JQ_SERVER >> runs'`)
+	assert.Equal(t, []string{url}, w.lines("runs", 1))
+	w.end(worker)
 }
 
 // A worker that is stopped releases the jobs that it cannot finish.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	case (w.exec == "") == (w.webhook == ""):
 		return nil, misuse("give either --exec or --http")
 	case w.exec != "":
-		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Reaper: &w.reaper, Logger: log})
+		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Env: a.inherited(), Reaper: &w.reaper, Logger: log})
 		return h, asMisuse("--exec", err)
 	}
 	secrets, err := a.webhookSecrets()
@@ -160,6 +161,15 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	}
 	h, err := outside.Webhook(w.webhook, o)
 	return h, asMisuse("--http", err)
+}
+
+// inherited returns the environment for programs, which may call the server of their worker.
+func (a *app) inherited() []string {
+	env := os.Environ()
+	if atServer, err := a.atServer(); err == nil && atServer { // opening the store returns the error
+		env = append(env, "JQ_SERVER="+a.server) // the last one counts
+	}
+	return env
 }
 
 // webhookSecrets returns the secrets in the environment, the new one first. An empty variable counts as unset.
