@@ -77,9 +77,8 @@ type Options struct {
 	// Logger gets the errors of the API: by default slog.Default().
 	Logger *slog.Logger
 
-	// Audit gets a line for each operator call, and for each call that the token does not allow: who called, from where, what
-	// was requested, how many jobs were changed, and the status of the answer. By default the lines go to Logger, with the
-	// attribute audit=true.
+	// Audit gets a line for each operator call, also if the token does not allow it: who called, from where, what was requested,
+	// how many jobs were changed, and the status of the answer. By default the lines go to Logger, with the attribute audit=true.
 	Audit *slog.Logger
 
 	// Clock measures waits, pauses and time-outs: by default the clock of the process. It is not the clock of the store.

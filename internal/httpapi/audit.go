@@ -152,8 +152,7 @@ func (a *API) audit(one act) {
 	a.Publish(Event{act: &one})
 }
 
-// refused counts requests that are refused for lack of rights, and logs them at a bounded rate. Refused calls of known tokens
-// are in the audit instead.
+// refused counts requests that are refused for lack of rights, and logs them at a bounded rate, except those in the audit.
 func (a *API) refused(x *exchange, r *http.Request, f wire.Fail) {
 	switch f.Status {
 	case http.StatusUnauthorized:
@@ -163,11 +162,11 @@ func (a *API) refused(x *exchange, r *http.Request, f wire.Fail) {
 			return // whoever asks
 		}
 		a.counter.Refused("forbidden")
-		if x.bearer != nil {
-			return
-		}
 	default:
 		return
+	}
+	if x.act != nil {
+		return // it is in the audit
 	}
 	attrs := []any{"reason", strings.TrimPrefix(f.Type, urn), "address", addressOf(r), "call", r.Pattern}
 	if x.bearer != nil {

@@ -283,3 +283,23 @@ func TestRefusalsAreCounted(t *testing.T) {
 	require.Equal(t, 404, w.ask("POST", "/v1/jobs/1/cancel", "", "Authorization", "Bearer "+secrets[Operator]).status)
 	assert.Equal(t, map[string]int{"refused forbidden": 2, "refused unauthorized": 1}, count.taken())
 }
+
+// TestOneLineSaysWhoWasRefused: that of the audit for calls of operators, and one of the log for all others.
+func TestOneLineSaysWhoWasRefused(t *testing.T) {
+	var audit audited
+	h := newHouse(t, Options{Audit: audit.logger()})
+	h.as(Operator, "POST", "/v1/queues/billing/pause", "")
+	h.as(Viewer, "POST", "/v1/fence", "")
+	assert.Len(t, audit.lines(t), 2)
+	assert.NotContains(t, h.logged.String(), requestRefused)
+	for role, ask := range map[Role][2]string{
+		Producer: {wire.PathJobs, `{"jobs":[{"kind":"k","queue":"billing"}]}`},
+		Worker:   {wire.PathClaim, `{"worker":"w","queues":["billing"]}`},
+		Viewer:   {wire.PathClaim, `{"worker":"w"}`},
+	} {
+		require.Equal(t, 403, h.as(role, "POST", ask[0], ask[1]).status)
+		assert.Contains(t, h.logged.String(), fmt.Sprintf(`call="POST %s" name=%s`, ask[0], role))
+		h.clock.Add(time.Second) // one line a second of each network
+	}
+	assert.Empty(t, audit.lines(t))
+}
