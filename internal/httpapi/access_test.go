@@ -471,3 +471,13 @@ func TestMetricsAreCut(t *testing.T) {
 	require.Equal(t, 200, w.ask("GET", "/metrics", "", "Authorization", "Bearer "+secrets[Viewer]).status)
 	assert.Nil(t, told, "whoever may see all")
 }
+
+// TestALimitedTokenHasNothingThatTheStoreLacks: it sees the store through a view, which has every ability.
+func TestALimitedTokenHasNothingThatTheStoreLacks(t *testing.T) {
+	secret, token, err := NewToken(Token{Name: "t", Role: Operator, Queues: []string{"mail"}})
+	require.NoError(t, err)
+	w := newWorld(t, Options{Tokens: listed(t, token)}, withoutAbilities)
+	for _, path := range []string{wire.PathQueues, wire.PathWorkers, wire.PathSchedules, wire.PathGroups, wire.PathActivity, wire.PathDue} {
+		assert.Equal(t, 501, w.ask("GET", path, "", "Authorization", "Bearer "+secret).fail(t).Status, path)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -439,6 +440,29 @@ func TestWhatWaitsTakesUpNothing(t *testing.T) {
 	assert.Zero(t, w.api.all.bytes.used.Load(), "of a stream")
 	go func() { _, _ = w.try(w.Context(), "POST", "/v1/claim", pad+`{"worker":"w","wait":"1m"}`) }()
 	w.asleep(1)
+	w.nothingIsTakenUp()
+	assert.Len(t, w.api.all.polls, 1, "the claim waits still")
+}
+
+// TestAClaimThatWasWokenInVainTakesUpNothing: its answer has room only while the store is asked.
+func TestAClaimThatWasWokenInVainTakesUpNothing(t *testing.T) {
+	var w *world
+	var looks, room atomic.Int64
+	w = newWorld(t, Options{}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, after: func(context.Context, store.ClaimRequest, []store.Job) {
+			room.Store(w.api.all.bytes.used.Load())
+			looks.Add(1)
+		}}
+	})
+	w.enqueue("default")
+	require.Len(t, w.claim(`{"worker":"w"}`), 1) // from here on, the API knows how much an answer needs
+	go func() { _, _ = w.try(w.Context(), "POST", "/v1/claim", `{"worker":"w","wait":"1m"}`) }()
+	w.asleep(1)
+	w.nothingIsTakenUp()
+	before := looks.Load()
+	w.api.waiters.tell("default")
+	w.eventually("the claim looks again", func() bool { return looks.Load() == before+1 })
+	assert.Positive(t, room.Load())
 	w.nothingIsTakenUp()
 	assert.Len(t, w.api.all.polls, 1, "the claim waits still")
 }

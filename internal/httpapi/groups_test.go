@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,23 @@ func TestJobsWaitForAGroup(t *testing.T) {
 	require.Equal(t, 204, w.ask("POST", "/v1/groups/g/seal", "").status)
 	assert.Contains(t, w.ask("GET", "/v1/jobs/1", "").text, `"state":"ready"`)
 	assert.Equal(t, 400, w.ask("POST", "/v1/groups/g/seal", "").fail(t).Status)
+}
+
+// TestAPageOfGroupsHasAHundred, unless its reader asks for more.
+func TestAPageOfGroupsHasAHundred(t *testing.T) {
+	w := newWorld(t, Options{})
+	open := make([]string, 101)
+	for i := range open {
+		open[i] = fmt.Sprintf("g%03d", i)
+	}
+	for some := range slices.Chunk(open, store.MaxOpen) {
+		_, err := w.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("{}")}}, Open: some})
+		require.NoError(t, err)
+	}
+	page := call[wire.Groups](w, 200, "GET", wire.PathGroups, "")
+	require.Len(t, page.Groups, 100)
+	assert.NotEmpty(t, page.Next)
+	assert.Len(t, call[wire.Groups](w, 200, "GET", wire.PathGroups+"?limit=101", "").Groups, 101)
 }
 
 // TestDeadJobIsShownInItsGroup.

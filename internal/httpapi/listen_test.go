@@ -458,18 +458,3 @@ func TestLongPollOverHTTP2(t *testing.T) {
 		}
 	}
 }
-
-func TestOptionsThatAreRefused(t *testing.T) {
-	for _, o := range []Options{
-		{RetryShare: 1.5}, {MaxWaiting: -1}, {MaxStreams: -1}, {KeepEvents: -1}, {CallTimeout: -1}, {WriteTimeout: 1}, {PollPause: -1},
-	} {
-		_, err := New(nil, &o)
-		assert.ErrorContains(t, err, "want", "%+v", o)
-	}
-	for _, l := range []Limits{{HeaderTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {IdleTimeout: -1}, {MaxHeaderBytes: -1}, {MaxConnections: -1}, {MaxPerAddress: -1}} {
-		_, err := NewServer(nil, &l, nil)
-		assert.ErrorContains(t, err, "want", "%+v", l)
-		_, err = Limit(nil, &l)
-		assert.Error(t, err)
-	}
-}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 const pathOverview = "/v1/overview"
@@ -97,6 +98,15 @@ func TestOverviewShowsQueuesAndWorkers(t *testing.T) {
 		{"queue":"mail","paused":true,"oldest_due":"2026-01-02T03:04:15Z","due":2,
 			"jobs":{"ready":2,"in_flight":1,"retrying":1,"succeeded":1,"dead":1,"cancelled":1}}],
 		"workers":{"alive":2,"stale":1,"slots":15,"running":3}}`, w.ask("GET", pathOverview, "").text)
+}
+
+// TestAQueueThatIsNotListedYetRuns: its jobs were counted after the queues were listed, so nobody has paused it.
+func TestAQueueThatIsNotListedYetRuns(t *testing.T) {
+	due := store.Due{Queues: []store.QueueDue{{Queue: "new", OldestDue: start}}}
+	listed := queuesFor(nil, due, []store.Queue{}, store.Counts{})
+	assert.Equal(t, []queueOverview{{Queue: "new", Paused: new(bool), OldestDue: wire.Time{Time: start}}}, listed)
+	unknown := queuesFor(nil, due, nil, store.Counts{})
+	assert.Equal(t, []queueOverview{{Queue: "new", OldestDue: wire.Time{Time: start}}}, unknown, "the store lists no queues")
 }
 
 // TestOverviewWaitsForNoCount: while a count of all jobs goes on and on, overviews answer without it, or with the one before and its

@@ -78,21 +78,28 @@ func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 	})
 }
 
-// The log tells of each time at which a right is taken away, also the right to cancel expired jobs.
-func TestRightToSettleIsTakenAwayTwice(t *testing.T) {
-	inWorld(t, func(w *world) {
-		g := w.gate()
-		s := w.server(Options{}, g)
-		require.NoError(w, s.Start(w.Context()))
-		for times := range 2 {
-			g.deny("settle")
-			w.wait(10 * time.Minute)
-			assert.Equal(w, times+1, w.log.said("jq: the store denied a call"))
-			g.back()
-			w.wait(time.Minute)
-		}
-		w.stop(s)
-	})
+// The log tells of each time at which a right is taken away, also the right to cancel expired jobs, or to finish jobs.
+func TestRightIsTakenAwayTwice(t *testing.T) {
+	for _, call := range []string{"settle", "ack"} {
+		t.Run(call, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.handlers["job"] = work(0)
+				g := w.gate()
+				s := w.server(Options{}, g)
+				require.NoError(w, s.Start(w.Context()))
+				for times := range 2 {
+					g.deny(call)
+					id := w.enqueue(1, "job")[0]
+					w.wait(10 * time.Minute)
+					assert.Equal(w, times+1, w.log.said("jq: the store denied a call"))
+					g.back()
+					w.wait(10 * time.Minute)
+					assert.Equal(w, store.Succeeded, w.job(id).State)
+				}
+				w.stop(s)
+			})
+		})
+	}
 }
 
 // The server used to ask again and again for a lease longer than the store allows, with a line in the log each time.

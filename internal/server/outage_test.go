@@ -71,6 +71,31 @@ func outage(w *world, leave func(h *hook), lasts time.Duration) {
 	}
 }
 
+// A claim that does not reach the store shows that it is away, before any other call does.
+func TestAClaimNoticesAnOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["job"] = work(0)
+		g := w.gate()
+		s := w.start(Options{}, g)
+		g.set(func() {
+			g.before = func(_ context.Context, called string) error {
+				if called == "claim" {
+					return store.ErrUnavailable
+				}
+				return nil
+			}
+		})
+		w.enqueue(1, "job")
+		w.wait(time.Millisecond)
+		assert.Equal(w, 1, w.log.said(wentAway))
+		require.ErrorContains(w, s.Ready(), "does not answer")
+		g.back()
+		w.wait(time.Minute)
+		require.NoError(w, s.Ready())
+		w.stop(s)
+	})
+}
+
 // Even with a long PollInterval, queues are polled soon after an outage, because its wake-ups are lost.
 func TestClaimsGoOnSoonAfterAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
