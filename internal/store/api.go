@@ -459,10 +459,42 @@ func Wanted(m *json.UnmarshalTypeError) string {
 	return ""
 }
 
-// SplitDocument returns the document as JSON, and its exact text if that differs.
+// maxEmbedded is how deep a document may nest that is written as JSON. A decoder of Go refuses more than 10,000 levels, and the document is
+// inside of others.
+const maxEmbedded = 9_000
+
+// nestsDeeper reports whether the JSON document has more levels.
+func nestsDeeper(doc []byte, most int) bool {
+	if bytes.Count(doc, []byte("["))+bytes.Count(doc, []byte("{")) <= most {
+		return false // nearly always
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++ // the next byte ends no string
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[', c == '{':
+			if depth++; depth > most {
+				return true
+			}
+		case c == ']', c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// SplitDocument returns the document as JSON, and its exact text if that differs. If it nests too deep, it returns only the text.
 func SplitDocument(doc []byte) (json.RawMessage, *string) {
 	if len(doc) == 0 {
 		return nil, nil
+	}
+	if nestsDeeper(doc, maxEmbedded) {
+		text := string(doc)
+		return nil, &text
 	}
 	var compact bytes.Buffer
 	compact.Grow(len(doc))

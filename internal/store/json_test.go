@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,31 @@ func TestDocumentsThatAreNotJSONAreShownAsText(t *testing.T) {
 		assert.Equal(t, doc, string(jobs[0].Payload))
 		assert.Equal(t, `1`, string(jobs[0].Result))
 		assert.JSONEq(t, `{"a":1}`, string(jobs[1].Payload))
+	}
+}
+
+// Decoders refuse text that nests too deep, and a store may keep a document that is as deep as any can be: it does not keep the other jobs of
+// a page from their readers.
+func TestDeepDocumentsTravelAsText(t *testing.T) {
+	const deepest = 10_000
+	deep := strings.Repeat("[", deepest) + strings.Repeat("]", deepest)
+	require.True(t, json.Valid([]byte(deep)))
+	require.False(t, json.Valid([]byte("["+deep+"]")))
+	for doc, embedded := range map[string]bool{
+		deep: false, strings.Repeat(`{"a":`, maxEmbedded+1) + `1` + strings.Repeat("}", maxEmbedded+1): false,
+		strings.Repeat("[", maxEmbedded) + strings.Repeat("]", maxEmbedded): true,
+		`"` + strings.Repeat("[", deepest) + `"`:                            true,
+		`["\\` + `\"` + strings.Repeat("[", deepest) + `\\"]`:               true,
+		"[" + strings.Repeat("[],", deepest) + "{}]":                        true,
+	} {
+		sent, _ := SplitDocument([]byte(doc))
+		assert.Equal(t, embedded, sent != nil, doc[:20])
+		text, err := json.Marshal(map[string]any{"jobs": []Job{{ID: 1, Payload: []byte(doc)}, {ID: 2, Payload: []byte(`1`)}}})
+		require.NoError(t, err)
+		var page struct{ Jobs []Job }
+		require.NoError(t, json.Unmarshal(text, &page), doc[:20])
+		assert.Equal(t, doc, string(page.Jobs[0].Payload), doc[:20])
+		assert.Equal(t, `1`, string(page.Jobs[1].Payload))
 	}
 }
 

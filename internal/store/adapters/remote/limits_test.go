@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,6 +89,26 @@ func TestTextThatGrows(t *testing.T) {
 	assertOnly(t, err, store.ErrInvalid, "send fewer items at a time", "500 errors of 16 KiB of control characters")
 	_, err = s.NAck(t.Context(), nacks[:100])
 	require.NoError(t, err)
+}
+
+// TestDeepestDocumentsTravel: what one store takes, it takes through a server too, and a claim brings it with the jobs beside it.
+func TestDeepestDocumentsTravel(t *testing.T) {
+	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.stop()) }()
+	s, err := Open(t.Context(), server.url, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte(deep)}, {Queue: "q", Kind: "k", Payload: []byte("1")}}})
+	require.NoError(t, err)
+	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 2, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	require.Len(t, jobs, 2)
+	assert.Equal(t, deep, string(jobs[0].Payload))
+	detail, err := s.Get(t.Context(), jobs[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, deep, string(detail.Payload))
 }
 
 // TestLargestPageOfWorkers has as many names as there can be, each of which takes nine bytes of JSON for one.
