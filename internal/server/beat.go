@@ -13,7 +13,8 @@ import (
 const earlyBeatEvery = time.Second
 
 // beatLoop extends every held lease until the last verdict is written. After a failure it tries again sooner, because the lease is still in
-// force for a while. In between it extends the leases of the queues in which jobs in flight were cancelled: the answers say which jobs.
+// force for a while. In between it extends the leases of the queues in which jobs in flight were cancelled: the answers say which jobs. When
+// the store answers again, it extends all at once, because others may recover leases sooner than this server beats.
 func (s *Server) beatLoop() {
 	next := s.clock.Now().Add(s.o.Lease.Heartbeat)
 	for early := s.clock.Now(); s.sleepUntil(s.life, s.cancels.due(next, early), s.cancels.told); {
@@ -25,9 +26,7 @@ func (s *Server) beatLoop() {
 			err = s.beat(s.book.extendable(func(*Run) bool { return true }))
 			next = began.Add(s.o.Lease.Heartbeat) // a slow answer does not delay the next heartbeat
 		case !began.Before(early):
-			queues := s.cancels.take()
-			runs := s.book.extendable(func(r *Run) bool { return queues[r.Queue] })
-			if len(runs) > 0 {
+			if runs := s.book.extendable(s.cancels.take()); len(runs) > 0 {
 				early = began.Add(earlyBeatEvery)
 				err = s.beat(runs)
 			}
@@ -67,12 +66,14 @@ func (s *Server) extend(ctx context.Context, runs []*Run) ([]store.Outcome, erro
 	return s.store.Extend(ctx, leases, s.o.Lease.Duration)
 }
 
-// cancels records in which queues jobs in flight were cancelled, until the next heartbeat shows which jobs.
+// cancels records in which queues jobs in flight were cancelled, until the next heartbeat shows which jobs. It also records that the store
+// answers again.
 type cancels struct {
 	told signal
 
 	mu       sync.Mutex // guards what follows
 	queues   map[string]bool
+	all      bool   // extend the leases of all queues
 	claiming string // the queue of the claim under way, whose jobs no heartbeat extends yet
 	again    bool   // it was told of during that claim
 }
@@ -88,6 +89,14 @@ func (c *cancels) tell(queue string) {
 	c.told.send()
 }
 
+// tellAll records that leases of any queue may be about to be recovered.
+func (c *cancels) tellAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = true
+	c.told.send()
+}
+
 // claim records from which queue the server claims, or that it does not claim if the name is empty. A cancellation that was told of during
 // the claim before may be that of a job that it has claimed, so it is told of again.
 func (c *cancels) claim(queue string) {
@@ -100,21 +109,21 @@ func (c *cancels) claim(queue string) {
 	c.claiming, c.again = queue, false
 }
 
-// due returns when the next heartbeat is due: at next, or at early if a queue was told of.
+// due returns when the next heartbeat is due: at next, or at early if anything was told.
 func (c *cancels) due(next, early time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queues) > 0 && early.Before(next) {
+	if (c.all || len(c.queues) > 0) && early.Before(next) {
 		return early
 	}
 	return next
 }
 
-// take returns the queues that were told of, and forgets them.
-func (c *cancels) take() map[string]bool {
+// take returns which leases to extend early, and forgets what was told.
+func (c *cancels) take() func(*Run) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	queues := c.queues
-	c.queues = map[string]bool{}
-	return queues
+	queues, all := c.queues, c.all
+	c.queues, c.all = map[string]bool{}, false
+	return func(r *Run) bool { return all || queues[r.Queue] }
 }

@@ -36,8 +36,14 @@ type permission struct {
 
 func newHealth(o Options) *health {
 	now := o.Clock.Now()
-	slack := max(o.Lease.Duration-o.Lease.Heartbeat, o.Lease.Heartbeat)
-	return &health{heartbeat: o.Lease.Heartbeat, slack: slack, began: now, answered: now, drift: clockDrift{wall: now.Round(0)}}
+	h := &health{
+		heartbeat: o.Lease.Heartbeat, slack: o.Lease.Duration - o.Lease.Heartbeat, began: now, answered: now, drift: clockDrift{wall: now.Round(0)},
+	}
+	if len(o.Queues) == 0 { // it may be this server through which the workers reach the store, and it may have been away for long
+		h.waitUntil = now.Add(min(o.Lease.Heartbeat, o.Recovery.Interval))
+		h.mustWaitUntil = h.waitUntil
+	}
+	return h
 }
 
 // recordAnswer records whether a call that was sent at that time reached the store. Errors that the store returns are answers too, except a
@@ -50,11 +56,15 @@ func (s *Server) recordAnswer(sent time.Time, err error) {
 	if failed && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
 		return // this server cancelled the call
 	}
-	switch changed := s.health.record(sent, failed, err, s.clock.Now()); {
+	changed, long := s.health.record(sent, failed, err, s.clock.Now())
+	switch {
 	case changed && failed:
 		s.log.Error("jq: the store does not answer", "error", err)
 	case changed:
 		s.log.Info("jq: the store answers again", "recovery_waits", s.o.Lease.Heartbeat)
+	}
+	if long {
+		s.cancels.tellAll() // other servers recover leases after a heartbeat interval of their own, which may be shorter
 	}
 }
 
@@ -63,28 +73,29 @@ func unreachable(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
 }
 
-// record returns whether the store has become reachable or unreachable. A failed call that was sent before the latest answer shows nothing
+// record returns whether the store has become reachable or unreachable, and whether leases of live workers may have expired meanwhile. A
+// failed call that was sent before the latest answer shows nothing
 // new: it may have hung since before the store came back, or for a reason of its own.
-func (h *health) record(sent time.Time, failed bool, err error, now time.Time) bool {
+func (h *health) record(sent time.Time, failed bool, err error, now time.Time) (changed, long bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed := failed != (h.failure != nil)
+	changed = failed != (h.failure != nil)
 	silent := now.Sub(h.answered)
 	switch {
 	case failed && sent.Before(h.answered):
-		return false
+		return false, false
 	case failed:
 		h.failure = err
-		return changed
+		return changed, false
 	case changed:
 		h.failure, h.waitUntil = nil, now.Add(h.heartbeat)
 	}
-	if changed && silent > h.heartbeat/2 || silent > h.slack { // the second is an outage that no call noticed
+	if long = changed && silent > h.heartbeat/2 || silent > h.slack; long { // the second is an outage that no call noticed
 		h.waitUntil = now.Add(h.heartbeat)
 		h.mustWaitUntil = h.waitUntil
 	}
 	h.answered = now
-	return changed
+	return changed, long
 }
 
 // denied records that the store denies a call, and returns whether that is new.

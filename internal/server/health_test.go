@@ -199,8 +199,9 @@ func TestContactIsKnownByTheLatestCall(t *testing.T) {
 			{sent: 31, ended: 31, err: lost, changed: true, away: true, patience: 40, graver: 40},
 			{sent: 32, ended: 32, changed: true, patience: 42, graver: 40},
 		} {
-			changed := c.record(at(call.sent), call.err != nil, call.err, at(call.ended))
+			changed, long := c.record(at(call.sent), call.err != nil, call.err, at(call.ended))
 			assert.Equal(t, call.changed, changed, "%+v", call)
+			assert.Equal(t, call.graver == call.ended+10, long, "%+v", call)
 			assert.Equal(t, call.away, c.unavailable(), "%+v", call)
 			assert.Equal(t, call.away, c.err() != nil, "%+v", call)
 			if call.patience > 0 {

@@ -83,7 +83,7 @@ type LeaseOptions struct {
 	// Duration is how long a lease lasts without a heartbeat. When a server dies, its jobs are recovered after this time. Default: 30
 	// seconds.
 	Duration time.Duration
-	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be shorter than Duration.
+	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be at most half of Duration.
 	// Default: a third of Duration.
 	Heartbeat time.Duration
 }
@@ -261,8 +261,8 @@ func (o Options) timeRules() []rule {
 		timeBounds("Lease.Duration", o.Lease.Duration, minLease, ""),
 		timeBounds("Lease.Heartbeat", o.Lease.Heartbeat, minInterval, ""),
 		[]rule{{
-			o.Lease.Heartbeat >= o.Lease.Duration, "Lease.Heartbeat",
-			fmt.Sprintf("of %v must be shorter than Lease.Duration, which is %v; otherwise every lease would expire", o.Lease.Heartbeat, o.Lease.Duration),
+			o.Lease.Heartbeat > o.Lease.Duration/2, "Lease.Heartbeat",
+			fmt.Sprintf("of %v must be at most half of Lease.Duration, which is %v; otherwise a lease would expire if a single heartbeat failed", o.Lease.Heartbeat, o.Lease.Duration),
 		}},
 		timeBounds("Timeout", o.Timeout, 0, ""),
 		timeBounds("Abandon.Timeout", o.Abandon.Timeout, 0, ""),

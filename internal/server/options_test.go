@@ -113,13 +113,13 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"Lease.Duration", "at most", func(o *Options) { o.Lease.Duration = tenYears + 1 }, func(o *Options) { o.Lease.Duration = tenYears }},
 		{"Lease.Heartbeat", "at least 1ms", func(o *Options) { o.Lease.Heartbeat = 1 }, func(o *Options) { o.Lease.Heartbeat = time.Millisecond }},
 		{
-			"Lease.Heartbeat", "shorter than Lease.Duration, which is 30s",
-			func(o *Options) { o.Lease.Heartbeat = 30 * time.Second }, func(o *Options) { o.Lease.Heartbeat = 30*time.Second - 1 },
+			"Lease.Heartbeat", "at most half of Lease.Duration, which is 30s",
+			func(o *Options) { o.Lease.Heartbeat = 15*time.Second + 1 }, func(o *Options) { o.Lease.Heartbeat = 15 * time.Second },
 		},
 		{
-			"Lease.Heartbeat", "shorter than Lease.Duration, which is 5s",
+			"Lease.Heartbeat", "at most half of Lease.Duration, which is 5s",
 			func(o *Options) { o.Lease.Duration, o.Lease.Heartbeat = 5*time.Second, 6*time.Second },
-			func(o *Options) { o.Lease.Duration, o.Lease.Heartbeat = 7*time.Second, 6*time.Second },
+			func(o *Options) { o.Lease.Duration, o.Lease.Heartbeat = 12*time.Second, 6*time.Second },
 		},
 		{"Timeout", "not be negative", func(o *Options) { o.Timeout = -1 }, func(o *Options) { o.Timeout = 1 }},
 		{"Abandon.Timeout", "not be negative", func(o *Options) { o.Abandon.Timeout = -1 }, func(o *Options) { o.Abandon.Timeout = 1 }},

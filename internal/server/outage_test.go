@@ -161,6 +161,54 @@ func TestTheLivingExtendBeforeRecoveryGoesOn(t *testing.T) {
 	}
 }
 
+// A server without queues may be the one through which workers reach the store. If it was away itself, it knows of no outage when it starts,
+// and gives them time all the same.
+func TestTheLivingExtendBeforeAKeeperThatStartsRecovers(t *testing.T) {
+	for n := range 24 { // it starts at each moment of their retries
+		inWorld(t, func(w *world) {
+			w.handlers["long"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
+			seen, h := &recoveries{}, w.hook()
+			worker := w.start(Options{Name: "worker", Recovery: RecoveryOptions{Interval: -1}}, h)
+			w.enqueue(10, "long")
+			w.wait(time.Second)
+			h.refuse()
+			w.wait(50*time.Second + time.Duration(n)*200*time.Millisecond)
+			h.let()
+			id := w.orphan(1)[0]
+			keeper := w.start(Options{Name: "keeper", Queues: map[string]QueueOptions{}, Observer: seen})
+			w.wait(40 * time.Second)
+			assert.EqualValues(w, 1, seen.retried.Load(), "jobs that were recovered: only that of the dead")
+			assert.False(w, w.recoveredAt(id).IsZero())
+			w.stop(keeper)
+			_ = worker.Stop(inAHurry())
+		})
+	}
+}
+
+// A server with long leases beats seldom. After an outage it beats as soon as any of its calls shows that the store is back, because other
+// servers, whose leases are shorter, recover soon.
+func TestLongLeasesAreExtendedSoonAfterAnOutage(t *testing.T) {
+	for n := range 20 {
+		inWorld(t, func(w *world) {
+			w.handlers["long"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
+			seen, a, b := &recoveries{}, w.hook(), w.hook()
+			worker := w.start(Options{Name: "worker", Lease: LeaseOptions{Duration: 10 * time.Minute}, Recovery: RecoveryOptions{Interval: -1}}, a)
+			w.enqueue(5, "long")
+			w.wait(time.Second)
+			other := w.start(Options{Name: "other", Queues: map[string]QueueOptions{"none": {}}, Observer: seen}, b)
+			a.refuse()
+			b.refuse()
+			w.wait(11*time.Minute + time.Duration(n)*3*time.Second)
+			a.let()
+			b.let()
+			w.wait(time.Minute)
+			assert.Zero(w, seen.retried.Load(), "jobs of the living that were recovered")
+			w.stop(other)
+			_ = worker.Stop(inAHurry())
+		})
+	}
+}
+
 // An outage during that wait restarts the wait, because live workers have not extended their leases.
 func TestSecondOutageBeginsTheWaitAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
