@@ -151,6 +151,7 @@ func (b *book) finish(r *Run, v verdict, now time.Time) *Run {
 // endRun hands the run to the committer. It forgets the run if there is nothing to write, or if the lease is lost, because the store would
 // refuse the write. The caller holds the lock.
 func (b *book) endRun(r *Run, v verdict, now time.Time) {
+	defer b.commit.send() // also if only others have verdicts, which may not have to wait any longer
 	if v.op == nothing || r.leaseLost {
 		b.runs.remove(r)
 		return
@@ -163,7 +164,6 @@ func (b *book) endRun(r *Run, v verdict, now time.Time) {
 	if b.uncommitted++; b.uncommitted == b.maxUncommitted {
 		b.fullSince = now
 	}
-	b.commit.send()
 }
 
 func (b *book) leaveQueue(r *Run) { b.countInQueue(r, -1) }
@@ -240,6 +240,7 @@ func (b *book) dropBuffered(r *Run) {
 	b.leaveQueue(r)
 	b.runs.remove(r)
 	b.claim.send()
+	b.commit.send()
 	b.progress.send()
 }
 

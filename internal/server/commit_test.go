@@ -31,6 +31,24 @@ func TestResultsAreFlushedBySize(t *testing.T) {
 	})
 }
 
+// A result that waits for others is written as soon as none can join it, also when the last of them leaves nothing to write.
+func TestResultDoesNotWaitForARunWithoutAVerdict(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["quick"] = work(0)
+		w.handlers["slow"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
+		s := w.start(Options{Commit: CommitOptions{MaxDelay: time.Hour}})
+		slow := w.enqueue(1, "slow")[0]
+		w.wait(time.Second)
+		quick := w.enqueue(1, "quick")[0]
+		w.wait(time.Second)
+		require.Equal(w, store.InFlight, w.job(quick).State, "it waits")
+		w.cancel(slow)
+		w.wait(time.Second)
+		assert.Equal(w, store.Succeeded, w.job(quick).State)
+		w.stop(s)
+	})
+}
+
 // A smaller batch is written when its first result has waited for MaxDelay: R37.
 func TestResultsAreFlushedByAge(t *testing.T) {
 	inWorld(t, func(w *world) {
