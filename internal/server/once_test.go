@@ -29,7 +29,9 @@ func TestOnceWritesHowTheJobEnds(t *testing.T) {
 				store.Dead, "hopeless",
 			},
 			"a wish that the store refuses": {
-				func(context.Context, *Run) error { return &Wish{Form: store.After, Delay: -1, Err: errors.New("later")} },
+				func(context.Context, *Run) error {
+					return &Wish{Form: store.After, Delay: -1, Err: errors.New("later")}
+				},
 				store.Retrying, "later\nthis could not be written: ",
 			},
 			"a result that the store refuses": {
@@ -44,6 +46,14 @@ func TestOnceWritesHowTheJobEnds(t *testing.T) {
 				finishing(w, func(_ context.Context, _ *Run, tx *sql.Tx) error { return tx.Rollback() }),
 				store.Retrying, "the handler finished the job in a transaction that was not committed",
 			},
+			"left open": {
+				leaving(w, func() error { return nil }),
+				store.Retrying, "the handler finished the job in a transaction that was not committed",
+			},
+			"left open by a panic": {
+				leaving(w, func() error { panic("odd") }),
+				store.Retrying, "panic: odd\n",
+			},
 			"rolled back with an error": {
 				finishing(w, func(_ context.Context, _ *Run, tx *sql.Tx) error {
 					return errors.Join(tx.Rollback(), errors.New("no luck"))
@@ -56,8 +66,10 @@ func TestOnceWritesHowTheJobEnds(t *testing.T) {
 			require.NoError(w, err)
 			require.Len(w, jobs, 1)
 			lookup := func(kind string) (Handler, bool) { return c.handler, kind == "once" }
+			began := time.Now()
 			outcome, err := Once(w.Context(), w.store, lookup, plainSlab, jobs[0])
 			require.NoError(w, err, name)
+			assert.Less(w, time.Since(began), time.Second, name)
 			j := w.job(id)
 			assert.Equal(w, c.phase, j.Phase(), name)
 			assert.Equal(w, j.State, outcome.State, name)
@@ -65,6 +77,17 @@ func TestOnceWritesHowTheJobEnds(t *testing.T) {
 			assert.Equal(w, c.reason == "", j.Error == "", name)
 		}
 	})
+}
+
+// leaving returns a handler that finishes its job in a transaction, and leaves that open.
+func leaving(w *world, rest func() error) Handler {
+	return func(ctx context.Context, r *Run) error {
+		tx, err := w.store.DB().BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.FinishTx(ctx, tx), rest())
+	}
 }
 
 func TestOnceRunsNoJobWithoutAHandler(t *testing.T) {
