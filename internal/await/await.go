@@ -39,6 +39,15 @@ type poller interface {
 // unavailable, it goes on. If the context ends, it returns an error that matches the context's own, and also ErrUnavailable if the
 // latest look failed. The clock measures the pauses; a job that others wait for already has the clock of the first of them.
 func Until(ctx context.Context, c clock.Clock, s store.Store, id int64) (store.JobDetail, error) {
+	j, err := Shared(ctx, c, s, id)
+	for _, doc := range []*[]byte{&j.Payload, &j.Checkpoint, &j.Progress, &j.Result} {
+		*doc = bytes.Clone(*doc)
+	}
+	return j, err
+}
+
+// Shared is Until for callers that do not change the documents of the job: all who have waited for it get the same ones.
+func Shared(ctx context.Context, c clock.Clock, s store.Store, id int64) (store.JobDetail, error) {
 	if err := ctx.Err(); err != nil {
 		return store.JobDetail{}, fmt.Errorf(unchanged, id, err)
 	}
@@ -46,7 +55,9 @@ func Until(ctx context.Context, c clock.Clock, s store.Store, id int64) (store.J
 	select {
 	case end := <-me.end:
 		_ = all.leave(w, me)
-		return clone(end.job), end.err
+		j := end.job
+		j.Tags, j.History, j.Extras = slices.Clone(j.Tags), slices.Clone(j.History), j.Extras.Clone()
+		return j, end.err
 	case <-ctx.Done():
 		if failed := all.leave(w, me); failed != nil {
 			return store.JobDetail{}, fmt.Errorf(unchanged+"; the latest look failed: %w", id, ctx.Err(), failed)
@@ -246,12 +257,4 @@ func (r *registry) finish(w *watch, number int, e end) {
 			delete(w.open, one)
 		}
 	}
-}
-
-func clone(j store.JobDetail) store.JobDetail {
-	j.Tags, j.History, j.Extras = slices.Clone(j.Tags), slices.Clone(j.History), j.Extras.Clone()
-	for _, doc := range []*[]byte{&j.Payload, &j.Checkpoint, &j.Progress, &j.Result} {
-		*doc = bytes.Clone(*doc)
-	}
-	return j
 }

@@ -38,7 +38,7 @@ type shelf struct {
 func (s *shelf) Get(ctx context.Context, _ int64) (store.JobDetail, error) {
 	s.mu.Lock()
 	s.looks = append(s.looks, time.Since(s.began))
-	job, err, number := clone(s.job), s.err, len(s.looks)
+	job, err, number := s.job, s.err, len(s.looks)
 	s.mu.Unlock()
 	if s.within != nil {
 		s.within(number)

@@ -60,8 +60,11 @@ func waitQuery(raw string) (time.Duration, error) {
 // awaitEnd waits until the job has ended, and returns it. It returns nil if the time is over first, or the API is closed.
 func (a *API) awaitEnd(w *exchange, r *http.Request, id int64, wait time.Duration) (*store.JobDetail, error) {
 	found, err := a.look(w, r, id) // a caller must not wait for a job that it may not see
-	if err != nil || found.Terminal() {
-		return &found, err
+	switch {
+	case err != nil:
+		return nil, err
+	case found.Terminal():
+		return &found, w.reserve(int64(found.Weight()) * asAnswer)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -76,12 +79,12 @@ func (a *API) awaitEnd(w *exchange, r *http.Request, id int64, wait time.Duratio
 	}
 	defer leave()
 	a.unhurried(w)
-	job, err := await.Until(ctx, a.clock, a.store, id)
+	job, err := await.Shared(ctx, a.clock, a.store, id)
 	switch {
 	case w.refusal() != nil:
 		return nil, w.refusal()
 	case err == nil:
-		return &job, nil
+		return &job, w.reserve(int64(job.Weight()) * asAnswer) // before it waits for its turn to answer
 	case ctx.Err() != nil:
 		return nil, nil
 	default:

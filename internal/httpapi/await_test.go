@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -244,4 +245,29 @@ func TestWaitShowsWhatTheTokenMaySee(t *testing.T) {
 	h.api.SetTokens(&Tokens{})
 	assert.Equal(t, http.StatusUnauthorized, h.answer(got).status)
 	h.asleep(0)
+}
+
+// TestEndsThatWaitForTheirAnswerHaveRoom: many wait for a large job, and get its end at the same moment, long before their turns to answer.
+func TestEndsThatWaitForTheirAnswerHaveRoom(t *testing.T) {
+	w := newWorld(t, Options{})
+	const large, waits = 100 << 10, 3
+	call[wire.Enqueued](w, 201, "POST", wire.PathJobs, `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("x", large)+`"}]}`)
+	require.Len(t, w.claim(`{"worker":"w"}`), 1)
+	var all []<-chan answered
+	for range waits {
+		all = append(all, w.waiting(waitForOne))
+	}
+	w.nothingIsTakenUp()
+	for range cap(w.api.all.briefs) {
+		require.True(t, w.api.all.briefs.enter())
+	}
+	call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"}]}`)
+	w.eventually("all have room", func() bool { return w.api.all.bytes.used.Load() >= waits*large*asAnswer })
+	for range cap(w.api.all.briefs) {
+		w.api.all.briefs.leave()
+	}
+	for _, one := range all {
+		assert.Equal(t, store.Succeeded, w.phase(w.answer(one)))
+	}
+	w.nothingIsTakenUp()
 }

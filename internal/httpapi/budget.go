@@ -163,10 +163,19 @@ func (x *exchange) give(n int64) {
 // needed. Otherwise a client that does not read its answers would make the store lease large jobs, or read them, only for the
 // call to be refused because there is no memory for the answer.
 func (x *exchange) expect(kind *latest, limit int) error {
-	before, found := x.taken, kind.Load()
+	found := kind.Load()
 	x.latest = kind
-	if err := x.take(found.of(limit)); err != nil {
+	err := x.reserve(found.of(limit))
+	if err != nil {
 		kind.Store(&extent{found.bytes / 2, found.items}) // expect less each time, so that the store is asked again at last
+	}
+	return err
+}
+
+// reserve reserves memory for an answer that will probably be so large.
+func (x *exchange) reserve(n int64) error {
+	before := x.taken
+	if err := x.take(n); err != nil {
 		return err
 	}
 	x.likely = x.taken - before

@@ -61,9 +61,22 @@ type (
 type samples struct {
 	due     *sample.Sampler[store.Due]
 	queues  *sample.Sampler[[]store.Queue]
-	workers *sample.Sampler[[]store.Worker]
+	workers *sample.Sampler[*crew]
 	counts  *sample.Sampler[fullCount]
 }
+
+// A crew is what overviews show of the workers.
+type crew struct {
+	all  workerOverview
+	each []store.Worker // for tokens that are limited to queues, without names
+}
+
+// maxCrew is about how many bytes the queue names of a crew may have. Workers beyond that are counted only in all: whoever has the token of
+// a worker can register any number, with any names.
+const (
+	maxCrew      = 16 << 20
+	sizeOfWorker = 200 // besides these names
+)
 
 // A fullCount is a count of all jobs, with the time that the store took for it.
 type fullCount struct {
@@ -124,16 +137,22 @@ func (a *API) readQueues(ctx context.Context) ([]store.Queue, error) {
 }
 
 // readWorkers returns nil if the store does not list workers.
-func (a *API) readWorkers(ctx context.Context) ([]store.Worker, error) {
+func (a *API) readWorkers(ctx context.Context) (*crew, error) {
 	registry, ok := a.store.(store.Registry)
 	if !ok {
 		return nil, nil
 	}
-	workers, err := store.AllWorkers(ctx, registry)
+	found, room := &crew{}, maxCrew
+	err := store.EachWorker(ctx, registry, func(w store.Worker) {
+		found.all.add(w)
+		if room -= w.Weight() + sizeOfWorker; room >= 0 {
+			found.each = append(found.each, store.Worker{Queues: w.Queues, Slots: w.Slots, Running: w.Running, Stale: w.Stale})
+		}
+	})
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}
-	return wire.Listed(workers), err
+	return found, err
 }
 
 // countAll counts all jobs. It takes a turn, as every count does, and leaves the wait for it out of the time that it took.
@@ -266,22 +285,30 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	return list
 }
 
-// workersFor counts the workers that the bearer may see. It returns nil if the store does not list workers.
-func workersFor(b *bearer, workers []store.Worker) *workerOverview {
-	if workers == nil {
-		return nil
+// add counts the worker.
+func (o *workerOverview) add(w store.Worker) {
+	if w.Stale {
+		o.Stale++
+		return
 	}
-	var all workerOverview
-	for _, w := range workers {
-		switch {
-		case !b.seesWorker(w):
-		case w.Stale:
-			all.Stale++
-		default:
-			all.Alive++
-			all.Slots += w.Slots
-			all.Running += w.Running
+	o.Alive++
+	o.Slots += w.Slots
+	o.Running += w.Running
+}
+
+// workersFor counts the workers that the bearer may see. It returns nil if the store does not list workers.
+func workersFor(b *bearer, workers *crew) *workerOverview {
+	switch {
+	case workers == nil:
+		return nil
+	case b == nil || len(b.Queues) == 0:
+		return &workers.all
+	}
+	var seen workerOverview
+	for _, w := range workers.each {
+		if b.seesWorker(w) {
+			seen.add(w)
 		}
 	}
-	return &all
+	return &seen
 }

@@ -401,3 +401,22 @@ func TestCloseEndsTheCountOfAnOverview(t *testing.T) {
 	assert.True(t, s.ended.Load())
 	assert.Equal(t, urn+"closed", w.ask("GET", pathOverview, "").fail(t).Type)
 }
+
+// TestManyWorkersTakeUpLittle: overviews count them all, but keep the queues of only so many.
+func TestManyWorkersTakeUpLittle(t *testing.T) {
+	w := newWorld(t, Options{})
+	queues := make([]string, store.MaxItems)
+	for i := range queues {
+		queues[i] = fmt.Sprintf("%0*d", store.MaxNameBytes, i)
+	}
+	many := 2 * maxCrew / (len(queues) * store.MaxNameBytes)
+	for i := range many {
+		require.NoError(t, w.store.Beat(t.Context(), store.Worker{Name: fmt.Sprint(i), Queues: queues, Slots: 2, Running: 1, StaleAfter: time.Minute}))
+	}
+	found, err := w.api.readWorkers(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, workerOverview{Alive: many, Slots: 2 * many, Running: many}, *workersFor(nil, found))
+	assert.InDelta(t, many/2, len(found.each), 2)
+	limited := &bearer{known: known{Token: Token{Queues: []string{queues[0]}}}}
+	assert.Equal(t, len(found.each), workersFor(limited, found).Alive)
+}
