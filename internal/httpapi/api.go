@@ -44,6 +44,7 @@ type API struct {
 	stale   staleWrites
 	byQueue quotas
 	byToken quotas
+	passes  passes
 	all     *share // the share of all callers together
 	pacer   *pacer
 	bearers *bearers

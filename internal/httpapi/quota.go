@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +73,7 @@ func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.all[name]
-	if one == nil || one.most != most {
+	if one == nil || one.most != most || !slices.Equal(one.filter.Queues, filter.Queues) {
 		if q.all == nil || len(q.all) >= maxQuotas {
 			q.all = map[string]*quota{}
 		}
@@ -79,6 +81,38 @@ func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
 		q.all[name] = one
 	}
 	return one
+}
+
+// passes remembers for which enqueues with a request key there was room. A repeat needs none: its jobs may have been added already. If
+// there are too many, all are forgotten.
+type passes struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]time.Time // when, by the key and the jobs
+}
+
+// passOf returns the key of the request, or false if it has no request key.
+func passOf(req store.EnqueueRequest) (sum [sha256.Size]byte, ok bool) {
+	if req.RequestKey == "" {
+		return sum, false
+	}
+	jobs := req.Fingerprint()
+	return sha256.Sum256(append(jobs[:], req.RequestKey...)), true
+}
+
+func (p *passes) has(sum [sha256.Size]byte, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.all[sum]
+	return ok && now.Sub(at) < store.RequestKeyLife
+}
+
+func (p *passes) note(sum [sha256.Size]byte, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil || len(p.all) >= maxQuotas {
+		p.all = map[[sha256.Size]byte]time.Time{}
+	}
+	p.all[sum] = now
 }
 
 // hasRoom refuses jobs beyond the quotas of their queues and of the token. It first refuses requests that would be refused
@@ -94,9 +128,24 @@ func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) 
 	if err := b.needsAll(req); err != nil {
 		return err
 	}
+	pass, keyed := passOf(req)
+	if keyed && a.passes.has(pass, a.clock.Now()) {
+		return nil
+	}
+	if err := a.makeRoom(ctx, b, ofToken, req.Jobs); err != nil {
+		return err
+	}
+	if keyed {
+		a.passes.note(pass, a.clock.Now())
+	}
+	return nil
+}
+
+// makeRoom reserves room for the jobs in the quotas of the token and of their queues.
+func (a *API) makeRoom(ctx context.Context, b *bearer, ofToken bool, jobs []store.NewJob) error {
 	if ofToken {
 		q := a.byToken.of(b.Hash, b.MaxWaiting, store.Filter{Queues: b.Queues})
-		if err := q.admit(ctx, a, len(req.Jobs)); err != nil {
+		if err := q.admit(ctx, a, len(jobs)); err != nil {
 			return err
 		}
 	}
@@ -104,7 +153,7 @@ func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) 
 		return nil
 	}
 	added := map[string]int{}
-	for _, j := range req.Jobs {
+	for _, j := range jobs {
 		added[j.Queue]++
 	}
 	for queue, n := range added {

@@ -127,3 +127,32 @@ func TestQuotaIsNoWayIntoForeignQueues(t *testing.T) {
 	assert.Empty(t, h.api.byQueue.all, "no room was asked for")
 	assert.Equal(t, 201, h.as(Producer, "POST", wire.PathJobs, jobsFor("mail", 3)).status)
 }
+
+// TestRepeatNeedsNoRoom: its jobs are there, and whoever hears that nothing was applied would add them again.
+func TestRepeatNeedsNoRoom(t *testing.T) {
+	w := newWorld(t, Options{MaxWaitingJobs: 3, PollPause: 48 * time.Hour})
+	key := []string{wire.RequestKeyHeader, "k"}
+	first := w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...)
+	require.Equal(t, 201, first.status, first.text)
+	assert.Equal(t, first.text, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).text)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 3), key...).status, "other jobs")
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 2), wire.RequestKeyHeader, "l").status, "another call")
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status, "the repeat has taken no room")
+	w.clock.Add(store.RequestKeyLife)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status, "the store has forgotten the key")
+}
+
+// TestQuotaFollowsTheQueuesOfItsToken: when they change, it counts the new ones.
+func TestQuotaFollowsTheQueuesOfItsToken(t *testing.T) {
+	secret, token, err := NewToken(Token{Name: "n", Role: Producer, Queues: []string{"a"}, MaxWaiting: 3})
+	require.NoError(t, err)
+	w := newWorld(t, Options{Tokens: listed(t, token)})
+	h := &house{world: w}
+	h.behind("a", 3)
+	bearer := []string{"Authorization", "Bearer " + secret}
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 1), bearer...).status)
+	token.Queues = []string{"b"}
+	w.api.SetTokens(listed(t, token))
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("b", 3), bearer...).status)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("b", 1), bearer...).status)
+}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"regexp"
@@ -30,44 +31,83 @@ func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.E
 	if err := v.bearer.needsAll(req); err != nil {
 		return nil, err
 	}
-	if err := v.seesWaits(ctx, req); err != nil {
-		return nil, err
-	}
-	added, err := v.of.Enqueue(ctx, req)
+	unseen, err := v.unseenWaits(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	added, err := v.of.Enqueue(ctx, withoutUnseen(req, unseen))
+	if err != nil {
+		return nil, asAbsent(err, req.Jobs, unseen)
 	}
 	return v.hideHolders(ctx, added), nil
 }
 
-// seesWaits refuses waits for jobs that the bearer may not see, as if they did not exist.
-func (v *view) seesWaits(ctx context.Context, req store.EnqueueRequest) error {
+// unseenWaits returns the jobs for which new jobs are to wait, and which the bearer may not see. Jobs that do not exist are among them only
+// in a request without a key: the store must know a repeat even after jobs that it waits for are gone.
+func (v *view) unseenWaits(ctx context.Context, req store.EnqueueRequest) (map[int64]bool, error) {
 	ids := waitedFor(req.Jobs)
 	if len(ids) == 0 || len(v.bearer.Queues) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err := req.Check(); err != nil { // among others, too many waits to look at
+		return nil, err
+	}
+	unseen := map[int64]bool{}
+	for part := range slices.Chunk(ids, store.MaxItems) {
+		own, err := v.seen(ctx, slices.Clone(part))
+		if err != nil {
+			return nil, err
+		}
+		rest := slices.DeleteFunc(slices.Clone(part), func(id int64) bool { return own[id] })
+		if req.RequestKey != "" {
+			foreign, err := v.among(ctx, rest, nil)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(unseen, foreign)
+			continue
+		}
+		for _, id := range rest {
+			unseen[id] = true
+		}
+	}
+	return unseen, nil
+}
+
+// noJob is the id of no job.
+const noJob = math.MaxInt64
+
+// withoutUnseen returns the request with noJob in place of the unseen jobs. So a store answers alike whether they exist or not: it still
+// checks everything else in its order, and knows the request key.
+func withoutUnseen(req store.EnqueueRequest, unseen map[int64]bool) store.EnqueueRequest {
+	if len(unseen) == 0 {
+		return req
+	}
+	req.Jobs = slices.Clone(req.Jobs)
+	for i := range req.Jobs {
+		n := &req.Jobs[i]
+		n.After = slices.Clone(n.After)
+		for k := range n.After {
+			if unseen[n.After[k].ID] {
+				n.After[k].ID = noJob
+			}
+		}
+	}
+	return req
+}
+
+// asAbsent returns the error of a store with the id of the unseen job in place of noJob.
+func asAbsent(err error, jobs []store.NewJob, unseen map[int64]bool) error {
+	refused, ok := errors.AsType[*store.InvalidError](err)
+	if !ok || len(unseen) == 0 || refused.Error() != store.NoSuchWait(refused.Item, noJob).Error() {
 		return err
 	}
-	seen := map[int64]bool{}
-	for part := range slices.Chunk(ids, store.MaxItems) {
-		some, err := v.seen(ctx, slices.Clone(part))
-		if err != nil {
-			return err
-		}
-		maps.Copy(seen, some)
-	}
-	missing := slices.DeleteFunc(ids, func(id int64) bool { return seen[id] })
-	if len(missing) == 0 {
-		return nil
-	}
-	if req.RequestKey != "" { // the store must give a repeat its first answer, even after jobs that it waits for are gone
-		foreign, err := v.anyOf(ctx, missing)
-		if err != nil || !foreign {
-			return err
+	for _, w := range jobs[refused.Item].After {
+		if unseen[w.ID] {
+			return store.NoSuchWait(refused.Item, w.ID)
 		}
 	}
-	return noSuchWait(req.Jobs, seen)
+	return err
 }
 
 // waitedFor returns the ids of the jobs that the new jobs wait for.
@@ -81,29 +121,6 @@ func waitedFor(jobs []store.NewJob) (ids []int64) {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
-}
-
-// noSuchWait returns the error of the first wait for a job that is not seen. Whether that job exists makes no difference.
-func noSuchWait(jobs []store.NewJob, seen map[int64]bool) error {
-	for i, n := range jobs {
-		for _, w := range n.After {
-			if w.ID != 0 && !seen[w.ID] {
-				return store.NoSuchWait(i, w.ID)
-			}
-		}
-	}
-	return nil
-}
-
-// anyOf reports whether any of the jobs exists, in whatever queue.
-func (v *view) anyOf(ctx context.Context, ids []int64) (bool, error) {
-	for part := range slices.Chunk(ids, store.MaxItems) {
-		counts, err := v.of.Count(ctx, store.Filter{IDs: part})
-		if err != nil || counts.Total() > 0 {
-			return true, err
-		}
-	}
-	return false, nil
 }
 
 // hideWaits leaves out the waits for jobs and groups that the bearer may not see. A job that is gone is left out too, because nobody knows
@@ -183,34 +200,40 @@ func (v *view) hideHolders(ctx context.Context, added []store.Enqueued) []store.
 	return added
 }
 
-// seen returns which of the jobs the bearer may see. If that is all of them, it takes a single call to the store.
+// seen returns which of the jobs the bearer may see.
 func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
-	seen := map[int64]bool{}
+	return v.among(ctx, ids, v.bearer.Queues)
+}
+
+// among returns which of the jobs are in the queues. If that is all of them, it takes a single call to the store.
+func (v *view) among(ctx context.Context, ids []int64, queues []string) (map[int64]bool, error) {
+	found := map[int64]bool{}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	if len(ids) == 0 {
-		return seen, nil
+		return found, nil
 	}
-	counts, err := v.of.Count(ctx, store.Filter{IDs: ids, Queues: v.bearer.Queues})
+	f := store.Filter{IDs: ids, Queues: queues}
+	counts, err := v.of.Count(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	if counts.Total() == int64(len(ids)) {
 		for _, id := range ids {
-			seen[id] = true
+			found[id] = true
 		}
-		return seen, nil
+		return found, nil
 	}
 	for page := (store.Page{Limit: len(ids)}); ; {
-		jobs, err := v.of.List(ctx, store.Filter{IDs: ids, Queues: v.bearer.Queues}, page)
+		jobs, err := v.of.List(ctx, f, page)
 		if err != nil {
 			return nil, err
 		}
 		for _, j := range jobs.Jobs {
-			seen[j.ID] = true
+			found[j.ID] = true
 		}
 		if page.Cursor = jobs.Next; page.Cursor == "" {
-			return seen, nil
+			return found, nil
 		}
 	}
 }

@@ -119,6 +119,30 @@ func TestForeignJobsAreNotWaitedFor(t *testing.T) {
 	assert.Equal(t, "must be 0 to 4000", f.Rule, "too many are not looked at")
 }
 
+// TestForeignAndAbsentJobsAreRefusedAlike, whatever else is wrong with the call: else it would tell whether the job exists.
+func TestForeignAndAbsentJobsAreRefusedAlike(t *testing.T) {
+	h := newHouse(t, Options{})
+	foreign := h.job(foreignQueue, "")
+	require.Equal(t, 201, h.as(Producer, "POST", wire.PathJobs, `{"jobs":[{"kind":"k","queue":"mail"}]}`, wire.RequestKeyHeader, "m/used").status)
+	before := h.everything()
+	for _, c := range []struct{ body, key, want string }{
+		{`{"jobs":[{"kind":"k","queue":"mail","after":[{"id":"%d"}]}]}`, "m/used", `"field":"request_key"`},
+		{`{"jobs":[{"kind":"k","queue":"mail","expires_at":"2026-01-02T03:04:05Z"},{"kind":"k","queue":"mail","after":[{"id":"%d"}]}]}`, "m/new", `"item":0,"field":"expires_at"`},
+		{`{"jobs":[{"kind":"k","queue":"mail","expires_at":"2026-01-02T03:04:05Z"},{"kind":"k","queue":"mail","after":[{"id":"%d"}]}]}`, "", `"item":0,"field":"expires_at"`},
+		{`{"jobs":[{"kind":"k","queue":"mail","after":[{"id":"99"},{"id":"%d"}]}]}`, "m/new", `names job 99`},
+	} {
+		var headers []string
+		if c.key != "" {
+			headers = []string{wire.RequestKeyHeader, c.key}
+		}
+		absent := h.as(Producer, "POST", wire.PathJobs, fmt.Sprintf(c.body, 77), headers...)
+		require.Equal(t, 400, absent.status, absent.text)
+		assert.Contains(t, absent.text, c.want)
+		assert.Equal(t, absent.text, h.as(Producer, "POST", wire.PathJobs, fmt.Sprintf(c.body, foreign.ID), headers...).text)
+	}
+	assert.Equal(t, before, h.everything())
+}
+
 // TestOwnJobsAreWaitedFor, and each role that sees the history sees the waits. What is gone is for those who see all queues.
 func TestOwnJobsAreWaitedFor(t *testing.T) {
 	h := newHouse(t, Options{})
