@@ -100,8 +100,12 @@ func Reset(ctx context.Context, keeper store.ScheduleKeeper, name string) (store
 }
 
 func renewed(s store.Schedule, now time.Time) (store.Schedule, bool, error) {
+	s.NextAt = time.Time{}
+	if s.Paused {
+		return s, true, nil // whether or not this program can read the expression
+	}
 	times, err := Parse(s.Cron, s.Timezone, now)
-	if s.NextAt = (time.Time{}); !s.Paused {
+	if err == nil {
 		s.NextAt = times.Next(now)
 	}
 	return s, true, err

@@ -123,6 +123,19 @@ func TestTimesOfAPauseAreNotMissed(t *testing.T) {
 	assert.Len(t, b.jobs(), 1)
 }
 
+// A schedule may come from a newer program: whoever cannot read its expression can pause it all the same, and not resume it.
+func TestScheduleThatCannotBeReadIsPaused(t *testing.T) {
+	b := newBench(t)
+	_, err := b.store.SetSchedule(t.Context(), nightly(func(s *store.Schedule) { s.Cron, s.NextAt = "@someday", winter.Add(time.Hour) }))
+	require.NoError(t, err)
+	paused, err := SetPaused(t.Context(), b.store, "nightly", true)
+	require.NoError(t, err)
+	assert.True(t, paused.Paused)
+	assert.Zero(t, paused.NextAt)
+	_, err = SetPaused(t.Context(), b.store, "nightly", false)
+	require.ErrorContains(t, err, "must have five fields")
+}
+
 func TestRunEnqueuesAtOnce(t *testing.T) {
 	b := newBench(t)
 	first := b.put(nightly())

@@ -3,8 +3,11 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones, also where the system has none
@@ -91,18 +94,31 @@ func checkItems(expression string) error {
 	return nil
 }
 
+var (
+	untilSunday = regexp.MustCompile(`^(?i:([0-7]|sun|mon|tue|wed|thu|fri|sat)-)?7(?:/([1-9][0-9]{0,2}))?$`)
+	dayNames    = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+)
+
 // withSunday replaces the day 7 by 0: both are Sunday, and the parser knows 0 only.
 func withSunday(expression string) string {
 	fields := strings.Fields(expression)
 	if len(fields) < 5 {
 		return expression
 	}
-	days := strings.Split(fields[len(fields)-1], ",")
-	for i, day := range days {
-		if day == "7" {
-			days[i] = "0"
-		} else if first, ok := strings.CutSuffix(day, "-7"); ok {
-			days[i] = first + "-6,0"
+	var days []string
+	for day := range strings.SplitSeq(fields[len(fields)-1], ",") {
+		found := untilSunday.FindStringSubmatch(day)
+		if found == nil {
+			days = append(days, day)
+			continue
+		}
+		first := slices.Index(dayNames, strings.ToLower(found[1]))
+		if first < 0 {
+			first, _ = strconv.Atoi(cmp.Or(found[1], "7")) // the expression matches only numbers, here and below
+		}
+		step, _ := strconv.Atoi(cmp.Or(found[2], "1"))
+		for d := first; d <= 7; d += step {
+			days = append(days, strconv.Itoa(d%7))
 		}
 	}
 	fields[len(fields)-1] = strings.Join(days, ",")
