@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -50,25 +51,27 @@ type Claimed struct {
 // Count forgets the claims that do not count any more at now, and returns how many jobs those that count have taken, and when the first of them
 // was made, or now if there is none. A claim that was made much later than now, by a clock that was ahead, counts as one that is made now.
 func (l *ClaimLog) Count(r Rate, now time.Time) (jobs int, first time.Time) {
-	kept := (*l)[:0]
-	first = now
-	latest := now
+	kept, ahead := (*l)[:0], 0
 	for _, c := range *l {
-		if ClaimAhead(c.At, now) {
-			c.At = latest
+		switch {
+		case ClaimAhead(c.At, now):
+			ahead += c.Jobs
+		case c.At.After(now.Add(-r.Per)):
+			kept = append(kept, c)
 		}
-		latest = later(latest, c.At)
-		if !c.At.After(now.Add(-r.Per)) {
-			continue
-		}
-		if jobs == 0 {
-			first = c.At
-		}
-		jobs += c.Jobs
-		kept = append(kept, c)
+	}
+	if ahead > 0 {
+		kept = append(kept, Claimed{now, ahead})
+		slices.SortStableFunc(kept, func(a, b Claimed) int { return a.At.Compare(b.At) })
 	}
 	*l = kept
-	return jobs, first
+	if len(kept) == 0 {
+		return 0, now
+	}
+	for _, c := range kept {
+		jobs += c.Jobs
+	}
+	return jobs, kept[0].At
 }
 
 // Replace takes into account that one rate replaces another one at now.
