@@ -278,7 +278,8 @@ func (r *Run) SaveProgress(ctx context.Context, v any) error {
 //
 // Finish last, then commit, then return nil. Until the commit the job is locked: its lease cannot be extended, and no other
 // worker can get the job, however long that takes. The timeout still applies. If the transaction was not committed, the job
-// fails although the handler returned nil. A commit can be in doubt here as for [Client.EnqueueTx].
+// fails although the handler returned nil. After a rollback, nothing tells the handler that its lease has ended: return soon. A
+// commit can be in doubt here as for [Client.EnqueueTx].
 func (r *Run) FinishTx(ctx context.Context, tx Tx) error { return r.live.FinishTx(ctx, tx) }
 
 // Why a handler's context was cancelled, by context.Cause.

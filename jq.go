@@ -148,7 +148,7 @@ type (
 	//
 	// Its methods:
 	//
-	//	// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what it waits for is
+	//	// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what must succeed is
 	//	// dead, cancelled or gone.
 	//	func (Waiting) HoldsUp() bool
 	Waiting = store.Waiting

@@ -86,7 +86,7 @@ type ClaimOptions = server.ClaimOptions
 //	// Duration is how long a lease lasts without a heartbeat. When a server dies, its jobs are recovered after this time. Default: 30
 //	// seconds.
 //	Duration time.Duration
-//	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be shorter than Duration.
+//	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be at most half of Duration.
 //	// Default: a third of Duration.
 //	Heartbeat time.Duration
 type LeaseOptions = server.LeaseOptions
@@ -268,8 +268,8 @@ func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 // Stop returns when every result is written, or cannot be. Then its error says so, and those jobs run again when their leases expire. You
 // may stop a server twice, or before it starts.
 //
-// Close the store after the server. If the store is closed first, the server stops without waiting for its handlers, and Stop and Run
-// return ErrClosed.
+// Close the store after the server. If the store is closed first, the server cancels its handlers at once and waits for them no longer
+// than Abandon.Timeout, and Stop and Run return ErrClosed.
 func (s *Server) Stop(ctx context.Context) error { return s.inner.Stop(ctx) }
 
 // Ready returns nil while the server works, and otherwise an error that says why it does not. Use it for a readiness probe.

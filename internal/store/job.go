@@ -283,7 +283,7 @@ type Waiting struct {
 	State State  `json:"state,omitempty"`     // phase of the job or of the group now; empty if the job no longer exists
 }
 
-// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what it waits for is dead, cancelled or gone.
+// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what must succeed is dead, cancelled or gone.
 func (w Waiting) HoldsUp() bool {
-	return !w.Met && (w.State == "" || w.State == Dead || w.State == Cancelled)
+	return !w.Met && !w.Any && (w.State == "" || w.State == Dead || w.State == Cancelled)
 }

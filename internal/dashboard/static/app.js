@@ -219,6 +219,7 @@ function main() {
 function askLogin(problem) {
   live.close();
   stage = "login";
+  if (current) current.data = null; // the next one to sign in may have other rights
   session.known = false;
   document.title = "Sign in · jq";
   draw();

@@ -118,7 +118,7 @@ function blockedBy(job) {
 }
 
 // holdsUp reports whether a wait will not end by itself.
-const holdsUp = (w) => !w.met && (!w.state || w.state === "dead" || w.state === "cancelled");
+const holdsUp = (w) => !w.met && !w.any && (!w.state || w.state === "dead" || w.state === "cancelled");
 
 // waitsFor lists the jobs and groups that a job waits for, or has waited for.
 const waitsFor = (job, state) =>

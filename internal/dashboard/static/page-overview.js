@@ -1,7 +1,7 @@
 // The first page: which queue is behind, since when and why, what fails, and what comes next.
 
 import { h } from "./dom.js";
-import { get, may, now, orNull } from "./api.js";
+import { get, may, now, orNull, session } from "./api.js";
 import { askPause } from "./actions.js";
 import { dayTime, exact, number, plural, short, shortTime, since, time, zone } from "./format.js";
 import { charts, failed, lengthOf, loadSteps, loadSums, sum } from "./activity.js";
@@ -12,12 +12,12 @@ export const title = () => "Overview";
 export const live = true;
 
 // Failures are read every five seconds only: the server reads up to 1,000 jobs for an answer.
-let failuresRead = { at: -Infinity, last: "", answer: null };
+let failuresRead = { at: -Infinity, last: "", session: "", answer: null };
 
 async function loadFailures(length) {
-  if (failuresRead.last !== length.last || performance.now() - failuresRead.at > 4900) {
+  if (failuresRead.last !== length.last || failuresRead.session !== session.csrf || performance.now() - failuresRead.at > 4900) {
     const answer = await orNull(get("v1/errors", { last: length.last }));
-    failuresRead = { at: performance.now(), last: length.last, answer };
+    failuresRead = { at: performance.now(), last: length.last, session: session.csrf, answer };
   }
   return failuresRead.answer;
 }
