@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -108,7 +107,13 @@ func (t *txn) addReady(jobs []store.NewJob) ([]store.Enqueued, error) {
 			holders[row.UniqueKey] = holder{row: &row}
 		}
 	}
-	if err := cmp.Or(t.insert(rows), t.addRuns(rows), t.enter(rows...)); err != nil {
+	if err := t.insert(rows); err != nil {
+		return nil, err
+	}
+	if err := t.addRuns(rows); err != nil {
+		return nil, err
+	}
+	if err := t.enter(rows...); err != nil {
 		return nil, err
 	}
 	for i, row := range mine {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"iter"
@@ -217,7 +216,7 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 		return nil, err
 	}
 	for _, e := range changed {
-		if err := cmp.Or(t.update(e), t.noteEnd(e, slices.Contains(ending, e))); err != nil {
+		if err := t.updateEnd(e, slices.Contains(ending, e)); err != nil {
 			return nil, err
 		}
 		t.woken.AddFor(e.Job, t.now)

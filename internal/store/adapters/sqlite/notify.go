@@ -36,13 +36,14 @@ func (w *writer) lookAround() {
 		return
 	}
 	w.seen = version
-	t := &txn{ctx: w.ctx, tx: w.kept}
-	if names, err := t.waitingQueues(); err == nil {
+	look := func() *txn { return &txn{ctx: w.ctx, tx: w.kept} } // one that fails does not keep the others from running
+	if names, err := look().waitingQueues(); err == nil {
 		w.hub.Tell(wake.For(names)...)
 	}
-	if cancelled, err := t.cancelledQueues(&w.cancelled); err == nil {
+	if cancelled, err := look().cancelledQueues(&w.cancelled); err == nil {
 		w.hub.Tell(cancelled...)
 	}
+	t := look()
 	if err := t.tellLeft(); err == nil {
 		w.hub.Tell(t.woken...)
 	}

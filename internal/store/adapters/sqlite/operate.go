@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -24,7 +23,7 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 	if o.Status != store.StatusOK {
 		return o, nil
 	}
-	return o, cmp.Or(t.update(e), t.noteEnd(e, true))
+	return o, t.updateEnd(e, true)
 }
 
 // Requeue is part of the contract.
@@ -77,7 +76,10 @@ func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
 		}
 	}
 	t.woken.AddFor(e.Job, t.now)
-	return o, cmp.Or(t.update(e), t.enter(&e.Job))
+	if err := t.update(e); err != nil {
+		return store.Outcome{}, err
+	}
+	return o, t.enter(&e.Job)
 }
 
 // holderOf returns the id of the job that holds this job's unique key, or 0.

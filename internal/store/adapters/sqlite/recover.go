@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -38,7 +37,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered := make([]store.Recovered, len(expired))
 	for i, e := range expired {
 		recovered[i] = e.Recover(t.now)
-		if err := cmp.Or(t.update(e), t.noteEnd(e, true)); err != nil {
+		if err := t.updateEnd(e, true); err != nil {
 			return nil, err
 		}
 		t.woken.AddFor(e.Job, t.now)

@@ -61,12 +61,20 @@ func (t *txn) update(e *store.Record) error {
 	return err
 }
 
+// updateEnd writes what operations change in a job that may have ended by that, and had not if it lived.
+func (t *txn) updateEnd(e *store.Record, lived bool) error {
+	if err := t.update(e); err != nil {
+		return err
+	}
+	return t.noteEnd(e, lived)
+}
+
 // insert adds the jobs and sets their ids, which are consecutive.
 func (t *txn) insert(rows []*store.Job) error {
 	for left := rows; len(left) > 0; {
 		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
 		query, args := insertion(left[:size], t.now)
-		result, err := t.tx.ExecContext(t.ctx, query, args...)
+		result, err := t.run(query, args...)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Store) settleSome(ctx context.Context, limit int) (did settlement, err 
 		if did, err = t.settle(limit); err != nil || !did.more {
 			return did, err
 		}
-		err = t.tx.QueryRowContext(t.ctx, `PRAGMA data_version`).Scan(&did.version)
+		err = t.each(func(rows *sql.Rows) error { return rows.Scan(&did.version) }, `PRAGMA data_version`)
 		return did, err
 	})
 	if err == nil && did.more {

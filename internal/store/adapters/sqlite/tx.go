@@ -124,7 +124,7 @@ func (t *txn) join(s *Store) error {
 // temporary tables are never synced; but SQLite refuses it within a transaction, with the code SQLITE_ERROR. A BEGIN would tell
 // as well, but would leave a transaction open if there was none.
 func (t *txn) mustBeOpen() error {
-	_, err := t.exec(`PRAGMA temp.synchronous = 1`)
+	_, err := t.tx.ExecContext(t.ctx, `PRAGMA temp.synchronous = 1`)
 	switch code := codeOf(err); {
 	case err == nil:
 		return store.NotInTx(t.tx)

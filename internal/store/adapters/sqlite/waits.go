@@ -98,7 +98,10 @@ func (t *txn) others(ids []int64) (func(id int64) *store.Job, error) {
 // awaitsOf returns what there is to know of the jobs and groups that the waits are for.
 func (t *txn) awaitsOf(waits []store.KeptWait) (store.Awaits, error) {
 	other, err := t.others(awaited(waits))
-	return store.Awaits{Job: other, Group: t.group}, cmp.Or(err, t.lookAt(waits))
+	if err != nil {
+		return store.Awaits{}, err
+	}
+	return store.Awaits{Job: other, Group: t.group}, t.lookAt(waits)
 }
 
 // awaited returns the ids of the jobs that the waits are for.
@@ -131,7 +134,10 @@ func (t *txn) await(j store.Job, waits []store.KeptWait) (store.State, error) {
 			return "", err
 		}
 	}
-	return j.State, cmp.Or(t.insertWaits(j.ID, waits), t.markAwaited(waits))
+	if err := t.insertWaits(j.ID, waits); err != nil {
+		return "", err
+	}
+	return j.State, t.markAwaited(waits)
 }
 
 func (t *txn) insertWaits(id int64, waits []store.KeptWait) error {
@@ -294,7 +300,10 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 			met = append(met, id)
 		}
 	}
-	if err := cmp.Or(t.markMet(e, from), t.markGroupsMet(met)); err != nil {
+	if err := t.markMet(e, from); err != nil {
+		return nil, 0, err
+	}
+	if err := t.markGroupsMet(met); err != nil {
 		return nil, 0, err
 	}
 	if len(ids) < most && (len(ids) == 0 || e.upTo == ids[len(ids)-1]) {
@@ -328,7 +337,7 @@ func (t *txn) hears(r *store.Record, waits []store.KeptWait, e end) (changed boo
 		return false, nil
 	}
 	t.woken.AddFor(r.Job, t.now)
-	return true, cmp.Or(t.update(r), t.noteEnd(r, true))
+	return true, t.updateEnd(r, true)
 }
 
 // concerned returns the ids of the next jobs for which the end means something, so many at most.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,8 +249,8 @@ func run(t *txn, c *call, now time.Time) (err error) {
 			err = fmt.Errorf("%w: panic: %v\n%s", store.ErrUnavailable, p, debug.Stack())
 		}
 	}()
-	t.now, t.woken = now, nil
-	err = ours(c.run(t))
+	t.now, t.woken, t.failed = now, nil, nil
+	err = ours(cmp.Or(c.run(t), t.failed))
 	c.woken = t.woken
 	return err
 }

@@ -169,7 +169,12 @@ func TestBadCallSparesItsNeighbours(t *testing.T) {
 		}
 		return errors.New("boom")
 	}
-	for name, bad := range map[string]func(*txn) error{"Error": boom, "Panic": panics, "LostTransaction": lost} {
+	goesOn := func(t *txn) error {
+		_, _ = t.exec(`boom`)
+		_ = add(7)(t)
+		return nil
+	}
+	for name, bad := range map[string]func(*txn) error{"Error": boom, "Panic": panics, "LostTransaction": lost, "GoesOn": goesOn} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)
 			errs := together(t, s, add(1), bad, add(2))
