@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,16 @@ func nothingElse(t *testing.T, path string, files ...string) {
 	found, err := filepath.Glob(path + "*")
 	require.NoError(t, err)
 	assert.ElementsMatch(t, append(files, path, path+".lock", path+".backup"), found)
+}
+
+// A backup whose jobs take longer to count than a reading may take is restored too.
+func TestRestoreCountsWithoutATimeLimit(t *testing.T) {
+	s := openAt(t, newPath(t), &Options{ReadTimeout: 50 * time.Millisecond})
+	enqueue(t, s, 3)
+	defer holdReadings(t, s)()
+	n, err := s.total(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, int64(3), n)
 }
 
 func TestRestore(t *testing.T) {
