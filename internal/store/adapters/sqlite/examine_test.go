@@ -3,6 +3,7 @@ package sqlite
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
@@ -24,6 +25,15 @@ func findingsOf(t *testing.T, s *Store, a alarming) map[string]store.Finding {
 		byName[f.Name] = f
 	}
 	return byName
+}
+
+// Examine may take longer than a reading.
+func TestExamineHasNoTimeLimit(t *testing.T) {
+	s := openAt(t, newPath(t), &Options{ReadTimeout: 50 * time.Millisecond})
+	_, err := s.callers.Exec(`DROP INDEX jobs_leased`)
+	require.NoError(t, err)
+	defer holdReadings(t, s)()
+	assert.Contains(t, findingsOf(t, s, calm), "missing_index")
 }
 
 func TestExamineFindsAMissingIndex(t *testing.T) {

@@ -49,22 +49,20 @@ func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 	return part, err
 }
 
-// lookAtClock looks for jobs that Repair would move.
+// lookAtClock looks for jobs that Repair would move. It reads all jobs, so no time limit holds for it.
 func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
-	return readOn(ctx, s, s.readers, nil, func(t *txn) (found []store.Finding, err error) {
-		err = t.each(func(rows *sql.Rows) error {
-			var jobs int
-			var latest sql.NullInt64
-			if err := rows.Scan(&jobs, &latest); err != nil || jobs == 0 {
-				return err
-			}
-			found = []store.Finding{store.WrittenAhead(jobs, time.UnixMicro(latest.Int64).Sub(t.now))}
-			return nil
-		}, `
-			SELECT count(*), max(`+writtenAt+`)
-			FROM jobs
-			WHERE `+waits+` AND`+writtenAt+` > ?`,
-			t.now.Add(store.MaxSetBack).UnixMicro())
-		return found, err
-	})
+	now := s.now.get()
+	var ahead struct {
+		Jobs   int
+		Latest sql.NullInt64
+	}
+	err := s.callers.GetContext(ctx, &ahead, `
+		SELECT count(*) AS jobs, max(`+writtenAt+`) AS latest
+		FROM jobs
+		WHERE `+waits+` AND`+writtenAt+` > ?`,
+		now.Add(store.MaxSetBack).UnixMicro())
+	if err != nil || ahead.Jobs == 0 {
+		return nil, err
+	}
+	return []store.Finding{store.WrittenAhead(ahead.Jobs, time.UnixMicro(ahead.Latest.Int64).Sub(now))}, nil
 }
