@@ -101,15 +101,12 @@ func chosen(f store.Filter, before int64, now time.Time) *where {
 		w.and(`limit_key = ?`, f.LimitKey)
 	}
 	w.andStates(f.States)
-	switch {
-	case f.UniqueKey != "":
+	if f.UniqueKey != "" {
 		w.and(`unique_key = ? AND unique_key <> ''`, f.UniqueKey)
 		w.index = `jobs_unique_key`
-	case f.FinishedFor != 0 && f.Queue == "":
-		w.and(`queue IN (` + finishedQueues + `)`)
 	}
 	if f.FinishedFor != 0 {
-		w.andFinished(f.States, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
+		w.andFinished(f, now)
 	}
 	if f.WaitsFor != 0 {
 		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on WHERE on_id = ? AND job_id > ?)`, f.WaitsFor, f.After)
@@ -183,17 +180,19 @@ func (w *where) andStates(states []store.State) {
 	}
 }
 
-// andFinished adds the condition that a job finished at or before the time. The index begins with queue and state, so both are
-// listed.
-func (w *where) andFinished(states []store.State, by time.Time) {
+// andFinished adds the condition that a job finished so long ago. The index begins with queue and state, so both are listed.
+func (w *where) andFinished(f store.Filter, now time.Time) {
 	terminal := []store.State{store.Succeeded, store.Failed, store.Cancelled}
-	if len(states) > 0 {
+	if len(f.States) > 0 {
 		terminal = slices.DeleteFunc(terminal, func(s store.State) bool {
-			return !slices.Contains(states, s) && (s != store.Failed || !slices.Contains(states, store.Dead))
+			return !slices.Contains(f.States, s) && (s != store.Failed || !slices.Contains(f.States, store.Dead))
 		})
 	}
+	if f.Queue == "" && f.UniqueKey == "" {
+		w.and(`queue IN (` + finishedQueues + `)`)
+	}
 	w.and(`state IN (SELECT value FROM json_each(?))`, list(terminal))
-	w.and(`finished_at IS NOT NULL AND finished_at <= ?`, by.UnixMicro())
+	w.and(`finished_at IS NOT NULL AND finished_at <= ?`, now.Add(-f.FinishedFor.Truncate(store.Resolution)).UnixMicro())
 	if w.index != `jobs_unique_key` {
 		w.index = `jobs_finished`
 	}

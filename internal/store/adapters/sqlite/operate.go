@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -164,18 +165,7 @@ func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (st
 func (t *txn) operateMatching(
 	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
-	where := chosen(filter, unbounded, t.now)
-	where.and(can)
-	found, err := t.records(`
-		SELECT`+columns+`,`+presentLinks+presentEpoch+`
-		FROM jobs
-		WHERE id IN (
-			SELECT id
-			FROM `+where.text()+`
-			ORDER BY `+where.order(`ASC`)+`
-			LIMIT ?)
-		ORDER BY id`,
-		append(where.args, limit)...)
+	found, err := t.firstOf(filter, limit, can)
 	if err != nil {
 		return nil, err
 	}
@@ -188,4 +178,74 @@ func (t *txn) operateMatching(
 		outcomes = append(outcomes, o)
 	}
 	return outcomes, nil
+}
+
+// firstOf reads the first jobs that match and can be changed. The index of finished jobs has them in the order of their ends, so SQLite visits all
+// that match. If these are many, firstOf looks whether there are enough among the next jobs.
+func (t *txn) firstOf(filter store.Filter, limit int, can string) ([]*store.Record, error) {
+	where := chosen(filter, unbounded, t.now)
+	crowded, err := t.crowded(where, filter)
+	if err != nil {
+		return nil, err
+	}
+	if crowded {
+		last, _, err := t.lastOf(filter.After)
+		if err != nil {
+			return nil, err
+		}
+		near := chosen(filter, last+1, t.now)
+		near.index = ``
+		if found, err := t.matching(near, limit, can); err != nil || len(found) == limit {
+			return found, err
+		}
+	}
+	return t.matching(where, limit, can)
+}
+
+func (t *txn) matching(where *where, limit int, can string) ([]*store.Record, error) {
+	where.and(can)
+	return t.records(`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
+		FROM jobs
+		WHERE id IN (
+			SELECT id
+			FROM `+where.text()+`
+			ORDER BY `+where.order(`ASC`)+`
+			LIMIT ?)
+		ORDER BY id`,
+		append(where.args, limit)...)
+}
+
+// crowded reports whether SQLite would visit many jobs of the index of finished ones.
+func (t *txn) crowded(w *where, filter store.Filter) (bool, error) {
+	if w.index != `jobs_finished` || w.runs != "" {
+		return false, nil
+	}
+	finished := &where{}
+	if filter.Queue != "" {
+		finished.and(`queue = ?`, filter.Queue)
+	}
+	finished.andFinished(filter, t.now)
+	found, err := sqlkit.Values[int](t.each, `
+		SELECT count(*)
+		FROM (SELECT 1 FROM `+finished.text()+` LIMIT ?)`,
+		append(finished.args, nextJobs)...)
+	return err == nil && found[0] == nextJobs, err
+}
+
+// nextJobs is how many jobs a statement looks at that walks over them in the order of their ids.
+const nextJobs = 10_000
+
+// lastOf returns the last of the next ids, and whether there are any.
+func (t *txn) lastOf(after int64) (last int64, some bool, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		var id sql.NullInt64
+		err := rows.Scan(&id)
+		last, some = id.Int64, id.Valid
+		return err
+	}, `
+		SELECT max(id)
+		FROM (SELECT id FROM jobs WHERE id > ? ORDER BY id LIMIT ?)`,
+		after, nextJobs)
+	return last, some, err
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// repaired is how many jobs a statement looks at.
-const repaired = 10_000
-
 // writtenAt is the time of the latest known event of a waiting job.
 const writtenAt = `
 	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
@@ -26,15 +23,7 @@ func (s *Store) Repair(ctx context.Context) (moved int, err error) {
 }
 
 func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
-	err = t.each(func(rows *sql.Rows) error {
-		var id sql.NullInt64
-		err := rows.Scan(&id)
-		part.Last, part.More = id.Int64, id.Valid
-		return err
-	}, `
-		SELECT max(id)
-		FROM (SELECT id FROM jobs WHERE id > ? ORDER BY id LIMIT ?)`,
-		after, repaired)
+	part.Last, part.More, err = t.lastOf(after)
 	if err != nil || !part.More {
 		return part, err
 	}

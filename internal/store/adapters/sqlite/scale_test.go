@@ -78,6 +78,11 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 			_, err := t.operateMatching(prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
 			return err
 		},
+		"PruneMany": func(t *txn) error {
+			prune := store.Filter{States: []store.State{store.Cancelled}, FinishedFor: 24 * time.Hour, Unneeded: true}
+			_, err := t.operateMatching(prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
+			return err
+		},
 		"List": func(t *txn) error { _, err := t.list(store.Filter{}, store.Page{Limit: 100}, 0); return err },
 		"ListOfQueue": func(t *txn) error {
 			_, err := t.list(store.Filter{Queue: "q"}, store.Page{Limit: 100}, 0)
@@ -92,6 +97,7 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 	}
 	fill := func(n int) *Store {
 		s := openAt(t, newPath(t), &Options{Clock: clk, Synchronous: Normal})
+		crowd(t, s, n, store.Cancelled, 0, now-2*day, now-2*day, nil)   // cancelled long ago
 		crowd(t, s, n, store.Ready, 9, now+day, nil, nil)               // for later, before all others
 		crowd(t, s, n, store.Ready, 0, now-day, nil, nil)               // waiting
 		crowd(t, s, n, store.Succeeded, 0, now-day, now-day/2, nil)     // finished
@@ -142,4 +148,30 @@ func TestHeartbeatReadsNoOtherWorkers(t *testing.T) {
 	}
 	few, many := crowded(0, 20), crowded(20, 100)
 	assert.LessOrEqual(t, many, few+few/2+20, "pages that a heartbeat visits among 100 workers; among 20 it visits %d", few)
+}
+
+// Where many jobs have finished, the first ones are found among the next jobs or, if too few are there, elsewhere.
+func TestFirstOfManyFinishedJobs(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	s := openAt(t, newPath(t), &Options{Clock: clk})
+	long := clk.Now().Add(-48 * time.Hour).UnixMicro()
+	crowd(t, s, 2, store.Succeeded, 0, long, long+int64(time.Hour/time.Microsecond), nil)
+	crowd(t, s, nextJobs, store.Ready, 0, long, nil, nil)
+	crowd(t, s, nextJobs, store.Succeeded, 0, long, long, nil)
+	for _, filter := range []store.Filter{{}, {Queue: "q"}, {States: []store.State{store.Succeeded}, Kind: "k"}} {
+		for after, want := range map[int64][]int64{0: {1, 2, nextJobs + 3}, 2: {nextJobs + 3, nextJobs + 4, nextJobs + 5}, nextJobs + 3: {nextJobs + 4, nextJobs + 5, nextJobs + 6}} {
+			filter.FinishedFor, filter.After = 24*time.Hour, after
+			require.ErrorIs(t, s.writer.do(t.Context(), load{}, func(tx *txn) error {
+				found, err := tx.firstOf(filter, 3, `finished_at IS NOT NULL`)
+				require.NoError(t, err)
+				ids := make([]int64, len(found))
+				for i, e := range found {
+					ids[i] = e.ID
+				}
+				assert.Equal(t, want, ids, "%+v", filter)
+				return errMeasured
+			}), errMeasured)
+		}
+	}
 }
