@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"math"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -29,6 +31,21 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	outcomes, err := s.requeue(ctx, filter, limit, store.SettledByCall)
+	if !errors.Is(err, errManyEnds) {
+		return outcomes, err
+	}
+	if err := s.tellAll(ctx); err != nil {
+		return nil, err
+	}
+	return s.requeue(ctx, filter, limit, math.MaxInt) // the few ends since then
+}
+
+// errManyEnds says that more jobs are to be told of ends than one transaction should tell.
+var errManyEnds = errors.New("many jobs have not been told of what has ended")
+
+// requeue makes the jobs ready, unless it has to tell more jobs than so many of ends before.
+func (s *Store) requeue(ctx context.Context, filter store.Filter, limit, most int) ([]store.Outcome, error) {
 	l := load{items: max(limit, len(filter.IDs))}
 	return write(ctx, s, filter.CheckBulk(limit), l, func(t *txn) ([]store.Outcome, error) {
 		var waiting []*store.Record
@@ -42,7 +59,7 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 		if err != nil {
 			return nil, err
 		}
-		return outcomes, t.blockAgain(waiting, outcomes)
+		return outcomes, t.blockAgain(waiting, outcomes, most)
 	})
 }
 

@@ -142,6 +142,21 @@ func (s *Store) followed(ctx context.Context) bool {
 	return false
 }
 
+// tellAll tells jobs of all ends, in transactions for which other calls wait no longer than for most calls.
+func (s *Store) tellAll(ctx context.Context) error {
+	for left := true; left; {
+		err := s.writer.do(ctx, load{items: toldAtOnce, patient: true}, func(t *txn) (err error) {
+			t.groups = groups{}
+			_, _, left, err = t.hear(toldAtOnce, toldAtOnce)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func isReady(r *store.Record) bool { return r.State == store.Ready }
 
 // A settlement is what one transaction of Settle has done.

@@ -67,3 +67,27 @@ func TestCallSettlesInSmallTransactions(t *testing.T) {
 		assert.Fail(t, "nobody is told that the rest is left to Settle")
 	}
 }
+
+// A Requeue of a job that waits tells of all that has ended before, in small transactions too.
+func TestRequeueTellsInSmallTransactions(t *testing.T) {
+	s := openAt(t, newPath(t), nil)
+	root := enqueue(t, s, 1)[0].ID
+	waiting := store.NewJob{Queue: "waiting", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{ID: root}}}
+	const many = 3 * store.SettledByCall
+	var last int64
+	for range many / store.MaxItems {
+		added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{waiting}, store.MaxItems)})
+		require.NoError(t, err)
+		last = added[len(added)-1].ID
+	}
+	for _, id := range []int64{last, root} {
+		_, err := s.Cancel(t.Context(), store.Filter{IDs: []int64{id}}, 1)
+		require.NoError(t, err)
+	}
+	before := s.writer.commits.Load()
+	outcomes, err := s.Requeue(t.Context(), store.Filter{IDs: []int64{last}}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, store.Blocked, outcomes[0].State, "it waits for the job that was cancelled before")
+	assert.Equal(t, int64(1+many-1), countIn(t, s, store.Cancelled), "with the job itself, and without the one that was requeued")
+	assert.GreaterOrEqual(t, s.writer.commits.Load()-before, int64((many-store.SettledByCall)/toldAtOnce), "transactions")
+}

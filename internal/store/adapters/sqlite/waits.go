@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"database/sql"
 	"encoding/json"
-	"math"
 	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -367,11 +366,14 @@ func (t *txn) markMet(e end, above int64) error {
 	return err
 }
 
-// blockAgain blocks jobs that were requeued and wait for others, by rising id.
-func (t *txn) blockAgain(waiting []*store.Record, outcomes []store.Outcome) error {
+// blockAgain blocks jobs that were requeued and wait for others, by rising id. It first tells at most so many jobs of ends: what was before must not
+// count afterwards.
+func (t *txn) blockAgain(waiting []*store.Record, outcomes []store.Outcome, most int) error {
 	if len(waiting) > 0 {
-		if _, _, _, err := t.hear(math.MaxInt, math.MaxInt); err != nil { // what was before must not count afterwards
+		if _, _, left, err := t.hear(most, most); err != nil {
 			return err
+		} else if left {
+			return errManyEnds
 		}
 	}
 	slices.SortFunc(waiting, func(a, b *store.Record) int { return cmp.Compare(a.ID, b.ID) })
