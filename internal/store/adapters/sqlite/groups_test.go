@@ -229,7 +229,7 @@ func TestListOfGroupReadsItsJobsAlone(t *testing.T) {
 		})
 		assert.Less(t, visited, 300, "pages visited by a list in run %d", i)
 		visited = pages(t, s, func(tx *txn) error {
-			looked, err := tx.operateMatching(store.Filter{Group: "g", After: id + 499}, 100, `finished_at IS NULL`, look)
+			looked, err := operateMatching(tx, store.Filter{Group: "g", After: id + 499}, 100, `finished_at IS NULL`, look)
 			assert.Len(t, looked, 100)
 			return err
 		})

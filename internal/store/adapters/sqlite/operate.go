@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -46,10 +47,10 @@ var errManyEnds = errors.New("many jobs have not been told of what has ended")
 
 // requeue makes the jobs ready, unless it has to tell more jobs than so many of ends before.
 func (s *Store) requeue(ctx context.Context, filter store.Filter, limit, most int) ([]store.Outcome, error) {
-	l := load{items: max(limit, len(filter.IDs))}
-	return write(ctx, s, filter.CheckBulk(limit), l, func(t *txn) ([]store.Outcome, error) {
+	const ended = `finished_at IS NOT NULL`
+	return s.onFound(ctx, filter, limit, filter.CheckBulk(limit), ended, func(t *txn, ids []int64) ([]store.Outcome, error) {
 		var waiting []*store.Record
-		outcomes, err := t.operate(filter, limit, `finished_at IS NOT NULL`, func(t *txn, e *store.Record) (store.Outcome, error) {
+		outcomes, err := t.operate(filter, ids, limit, ended, func(t *txn, e *store.Record) (store.Outcome, error) {
 			o, err := t.requeue(e)
 			if o.Status == store.StatusOK && e.Links&store.LinkWaits != 0 {
 				waiting = append(waiting, e)
@@ -158,17 +159,39 @@ func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, invalid error, can string,
 	do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
-	l := load{items: max(limit, len(filter.IDs))}
-	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) { return t.operate(filter, limit, can, do) })
+	return s.onFound(ctx, filter, limit, invalid, can, func(t *txn, ids []int64) ([]store.Outcome, error) {
+		return t.operate(filter, ids, limit, can, do)
+	})
 }
 
+// onFound runs the call in the writer's next transaction, with the ids of the jobs that a filter without ids chooses. It finds these before: that may
+// take long, and others need not wait for it.
+func (s *Store) onFound(
+	ctx context.Context, filter store.Filter, limit int, invalid error, can string, run func(*txn, []int64) ([]store.Outcome, error),
+) ([]store.Outcome, error) {
+	if err := sqlkit.Admit(ctx, s.closed, cmp.Or(invalid, s.place.check())); err != nil {
+		return nil, err
+	}
+	var ids []int64
+	if len(filter.IDs) == 0 {
+		t := &txn{ctx: ctx, tx: s.callers, now: s.now.get()}
+		var err error
+		if ids, err = t.firstOf(filter, limit, can); err != nil || len(ids) == 0 {
+			return nil, sqlkit.Because(ctx, s.closed, ours(err))
+		}
+	}
+	l := load{items: max(limit, len(filter.IDs))}
+	return write(ctx, s, nil, l, func(t *txn) ([]store.Outcome, error) { return run(t, ids) })
+}
+
+// operate applies do to each named job or, if the filter names none, to those with the ids.
 func (t *txn) operate(
-	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
+	filter store.Filter, ids []int64, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	if len(filter.IDs) > 0 {
 		return t.operateNamed(filter, do)
 	}
-	return t.operateMatching(filter, limit, can, do)
+	return t.operateFound(filter, ids, limit, can, do)
 }
 
 func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (store.Outcome, error)) ([]store.Outcome, error) {
@@ -179,12 +202,25 @@ func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (st
 	return sqlkit.DoNamed(filter, jobs, t.now, func(e *store.Record) (store.Outcome, error) { return do(t, e) })
 }
 
-func (t *txn) operateMatching(
-	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
+// operateFound applies do to the jobs that still match and can be changed. If others have changed some since these were found, the next ones take
+// their place.
+func (t *txn) operateFound(
+	filter store.Filter, ids []int64, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
-	found, err := t.firstOf(filter, limit, can)
+	found, err := t.matching(filter, ids, can)
 	if err != nil {
 		return nil, err
+	}
+	if lost := len(ids) - len(found); lost > 0 && len(ids) == limit {
+		filter.After = ids[limit-1]
+		if ids, err = t.firstOf(filter, lost, can); err != nil {
+			return nil, err
+		}
+		next, err := t.matching(filter, ids, can)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, next...)
 	}
 	var outcomes []store.Outcome
 	for _, e := range found {
@@ -197,9 +233,24 @@ func (t *txn) operateMatching(
 	return outcomes, nil
 }
 
-// firstOf reads the first jobs that match and can be changed. The index of finished jobs has them in the order of their ends, so SQLite visits all
-// that match. If these are many, firstOf looks whether there are enough among the next jobs.
-func (t *txn) firstOf(filter store.Filter, limit int, can string) ([]*store.Record, error) {
+// matching reads those of the jobs that match and can be changed.
+func (t *txn) matching(filter store.Filter, ids []int64, can string) ([]*store.Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	filter.IDs = ids
+	where := chosen(filter, unbounded, t.now)
+	where.and(can)
+	return t.records(`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
+		FROM `+where.text()+`
+		ORDER BY id`,
+		where.args...)
+}
+
+// firstOf returns the ids of the first jobs that match and can be changed. The index of finished jobs has them in the order of their ends, so SQLite
+// visits all that match. If these are many, firstOf looks whether there are enough among the next jobs.
+func (t *txn) firstOf(filter store.Filter, limit int, can string) ([]int64, error) {
 	where := chosen(filter, unbounded, t.now)
 	crowded, err := t.crowded(where, filter)
 	if err != nil {
@@ -212,24 +263,20 @@ func (t *txn) firstOf(filter store.Filter, limit int, can string) ([]*store.Reco
 		}
 		near := chosen(filter, last+1, t.now)
 		near.index = ``
-		if found, err := t.matching(near, limit, can); err != nil || len(found) == limit {
+		if found, err := t.idsOf(near, limit, can); err != nil || len(found) == limit {
 			return found, err
 		}
 	}
-	return t.matching(where, limit, can)
+	return t.idsOf(where, limit, can)
 }
 
-func (t *txn) matching(where *where, limit int, can string) ([]*store.Record, error) {
+func (t *txn) idsOf(where *where, limit int, can string) ([]int64, error) {
 	where.and(can)
-	return t.records(`
-		SELECT`+columns+`,`+presentLinks+presentEpoch+`
-		FROM jobs
-		WHERE id IN (
-			SELECT id
-			FROM `+where.text()+`
-			ORDER BY `+where.order(`ASC`)+`
-			LIMIT ?)
-		ORDER BY id`,
+	return sqlkit.Values[int64](t.each, `
+		SELECT id
+		FROM `+where.text()+`
+		ORDER BY `+where.order(`ASC`)+`
+		LIMIT ?`,
 		append(where.args, limit)...)
 }
 

@@ -35,7 +35,7 @@ func TestCallWritesNothingAfterALostTransaction(t *testing.T) {
 	t.Parallel()
 	const finishing = `UPDATE ON jobs WHEN OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL`
 	all := func(do func(*txn, *store.Record) (store.Outcome, error)) func(*txn) error {
-		return func(t *txn) error { _, err := t.operateMatching(store.Filter{Queue: "q"}, 1, `TRUE`, do); return err }
+		return func(t *txn) error { _, err := operateMatching(t, store.Filter{Queue: "q"}, 1, `TRUE`, do); return err }
 	}
 	for name, k := range map[string]struct {
 		prepare string // what becomes of the first job beforehand

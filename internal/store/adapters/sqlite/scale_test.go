@@ -62,6 +62,17 @@ func pages(t *testing.T, s *Store, run func(*txn) error) int {
 	return visited
 }
 
+// operateMatching finds jobs and applies do to them, all in the transaction of the writer.
+func operateMatching(
+	t *txn, filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
+) ([]store.Outcome, error) {
+	ids, err := t.firstOf(filter, limit, can)
+	if err != nil {
+		return nil, err
+	}
+	return t.operateFound(filter, ids, limit, can, do)
+}
+
 // What a call costs must not grow with jobs that it has nothing to do with, nor with how many more of its own wait.
 func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 	if race.Enabled {
@@ -75,12 +86,12 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 		"Recover": func(t *txn) error { _, err := t.recover(store.RecoverRequest{Limit: 100}); return err },
 		"Prune": func(t *txn) error {
 			prune := store.Filter{States: []store.State{store.Succeeded}, FinishedFor: 24 * time.Hour}
-			_, err := t.operateMatching(prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
+			_, err := operateMatching(t, prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
 			return err
 		},
 		"PruneMany": func(t *txn) error {
 			prune := store.Filter{States: []store.State{store.Cancelled}, FinishedFor: 24 * time.Hour, Unneeded: true}
-			_, err := t.operateMatching(prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
+			_, err := operateMatching(t, prune, 100, `finished_at IS NOT NULL`, (*txn).delete)
 			return err
 		},
 		"List": func(t *txn) error { _, err := t.list(store.Filter{}, store.Page{Limit: 100}, 0); return err },
@@ -165,11 +176,7 @@ func TestFirstOfManyFinishedJobs(t *testing.T) {
 			require.ErrorIs(t, s.writer.do(t.Context(), load{}, func(tx *txn) error {
 				found, err := tx.firstOf(filter, 3, `finished_at IS NOT NULL`)
 				require.NoError(t, err)
-				ids := make([]int64, len(found))
-				for i, e := range found {
-					ids[i] = e.ID
-				}
-				assert.Equal(t, want, ids, "%+v", filter)
+				assert.Equal(t, want, found, "%+v", filter)
 				return errMeasured
 			}), errMeasured)
 		}
