@@ -10,7 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// A call, and each transaction of Settle, changes and tells so many jobs at most, so that other calls wait for a few milliseconds only.
+// A call, and each transaction of Settle, changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. Expired jobs are
+// cancelled as long as longestWork lasts, because each claim walks over those that are left.
 const (
 	settledAtOnce = 10
 	toldAtOnce    = 100
@@ -27,7 +28,7 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		}
 	}()
 	for more := true; more; {
-		did, err := s.settleSome(ctx, min(limit-len(settled), settledAtOnce))
+		did, err := s.settleSome(ctx, limit-len(settled))
 		if err != nil && len(settled) == 0 { // otherwise those are committed
 			return nil, err
 		}
@@ -41,9 +42,9 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 func (s *Store) settleSome(ctx context.Context, limit int) (did settlement, err error) {
 	defer s.pace.wait(ctx, s.closed)()
 	var began time.Time
-	did, err = write(ctx, s, nil, load{items: limit, patient: true}, func(t *txn) (did settlement, err error) {
+	did, err = write(ctx, s, nil, load{items: min(limit, settledAtOnce), patient: true}, func(t *txn) (did settlement, err error) {
 		began = time.Now() // others may have been before it
-		if did, err = t.settle(limit); err != nil || !did.more {
+		if did, err = t.settle(limit, began.Add(s.pace.work)); err != nil || !did.more {
 			return did, err
 		}
 		err = t.each(func(rows *sql.Rows) error { return rows.Scan(&did.version) }, `PRAGMA data_version`)
@@ -59,6 +60,7 @@ func (s *Store) settleSome(ctx context.Context, limit int) (did settlement, err 
 // nearly every other call would have to wait for one of them. While others call, a pause is so many times as long as a transaction took
 // that most wait for none, and not longer than lets a Settle of 100,000 jobs end in two minutes.
 type pace struct {
+	work    time.Duration // how long a transaction goes on to cancel expired jobs
 	longest time.Duration // of a pause
 	turn    chan struct{} // whoever makes or awaits the next transaction has put something in; it guards the fields below
 	next    time.Time     // the next transaction begins then at the earliest
@@ -70,10 +72,13 @@ const (
 	pauses       = 9
 	pausesOfCall = 2 // a caller waits for it
 	longestRest  = 10 * time.Millisecond
+	longestWork  = 5 * time.Millisecond
 	lately       = 100 * time.Millisecond // how long others count as calling
 )
 
-func newPace() *pace { return &pace{longest: longestRest, turn: make(chan struct{}, 1)} }
+func newPace() *pace {
+	return &pace{work: longestWork, longest: longestRest, turn: make(chan struct{}, 1)}
+}
 
 // wait waits for the time of the next transaction, unless the context ends or the store is closed. Call done after the transaction.
 func (p *pace) wait(ctx context.Context, closed <-chan struct{}) (done func()) {
@@ -184,7 +189,31 @@ func (t *txn) left() (bool, error) {
 	return len(some) > 0, err
 }
 
-func (t *txn) settle(limit int) (did settlement, err error) {
+// settle cancels jobs that have expired, few at a time until it is late. Then it tells others of ends.
+func (t *txn) settle(limit int, late time.Time) (did settlement, err error) {
+	defer func() { t.heard = false }() // what is left is for the next transaction
+	for did.more = true; did.more; {
+		some, err := t.cancelExpired(min(limit-len(did.settled), settledAtOnce))
+		if err != nil {
+			return did, err
+		}
+		did.settled = append(did.settled, some...)
+		if len(did.settled) == limit || len(some) == settledAtOnce && !time.Now().Before(late) {
+			return did, nil
+		}
+		did.more = len(some) == settledAtOnce
+	}
+	room := min(limit-len(did.settled), settledAtOnce)
+	changed, _, left, err := t.hear(room, toldAtOnce)
+	for _, e := range changed {
+		did.settled = append(did.settled, store.SettledOf(&e.Job))
+	}
+	did.more = left || len(changed) == room
+	return did, err
+}
+
+// cancelExpired cancels so many jobs at most.
+func (t *txn) cancelExpired(limit int) (settled []store.Settled, err error) {
 	expired, err := t.records(`
 		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
@@ -193,22 +222,13 @@ func (t *txn) settle(limit int) (did settlement, err error) {
 		LIMIT ?`,
 		t.now.UnixMicro(), limit)
 	if err != nil {
-		return did, err
+		return nil, err
 	}
 	for _, e := range expired {
 		if _, err := t.cancel(e); err != nil {
-			return did, err
+			return nil, err
 		}
-		did.settled = append(did.settled, store.SettledOf(&e.Job))
+		settled = append(settled, store.SettledOf(&e.Job))
 	}
-	changed, _, left, err := t.hear(limit-len(expired), toldAtOnce)
-	if err != nil {
-		return did, err
-	}
-	for _, e := range changed {
-		did.settled = append(did.settled, store.SettledOf(&e.Job))
-	}
-	t.heard = false // what is left is for the next transaction
-	did.more = left || len(did.settled) == limit
-	return did, nil
+	return settled, nil
 }

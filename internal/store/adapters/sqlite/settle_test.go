@@ -91,3 +91,29 @@ func TestRequeueTellsInSmallTransactions(t *testing.T) {
 	assert.Equal(t, int64(1+many-1), countIn(t, s, store.Cancelled), "with the job itself, and without the one that was requeued")
 	assert.GreaterOrEqual(t, s.writer.commits.Load()-before, int64((many-store.SettledByCall)/toldAtOnce), "transactions")
 }
+
+// A transaction of Settle cancels expired jobs as long as its time lasts: claims walk over them until all are cancelled.
+func TestSettleCancelsExpiredJobsForATime(t *testing.T) {
+	const jobs = 10 * settledAtOnce
+	for name, k := range map[string]struct {
+		work         time.Duration
+		transactions int64
+	}{"MuchTime": {time.Hour, 1}, "NoTime": {0, jobs/settledAtOnce + 1}} {
+		t.Run(name, func(t *testing.T) {
+			clk := newClock()
+			s := openAt(t, newPath(t), &Options{Clock: clk})
+			s.pace.work = k.work
+			passing, waiting := newJob(), newJob()
+			passing.ExpiresAt, waiting.After = clk.Now().Add(time.Minute), []store.Wait{{Item: 0}}
+			_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: append(slices.Repeat([]store.NewJob{passing}, jobs), waiting)})
+			require.NoError(t, err)
+			clk.Add(time.Hour)
+			before := s.writer.commits.Load()
+			settled, err := s.Settle(t.Context(), store.MaxItems)
+			require.NoError(t, err)
+			require.Len(t, settled, jobs+1)
+			assert.Equal(t, int64(jobs+1), settled[jobs].ID, "then it tells those that wait")
+			assert.Equal(t, k.transactions, s.writer.commits.Load()-before)
+		})
+	}
+}

@@ -74,6 +74,7 @@ func TestAckOfUnawaitedJobsHasNoTrigger(t *testing.T) {
 func TestSettleGivesWay(t *testing.T) {
 	clk := clock.NewMock()
 	s := openAt(t, newPath(t), &Options{Clock: clk})
+	s.pace.work = 0
 	s.pace.longest = time.Minute // so that pauses are in proportion to transactions on a slow machine too
 	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), ExpiresAt: clk.Now().Add(time.Hour)}
 	const parts = 10
@@ -107,6 +108,7 @@ func TestSettleGivesWay(t *testing.T) {
 func TestSettleCommitsWhatItHasDone(t *testing.T) {
 	clk := clock.NewMock()
 	s := openAt(t, newPath(t), &Options{Clock: clk})
+	s.pace.work = 0
 	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), ExpiresAt: clk.Now().Add(time.Hour)}
 	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{n}, 250)})
 	require.NoError(t, err)
