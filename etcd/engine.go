@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -143,7 +144,7 @@ func (v *view) read(ctx context.Context, ask []kv.Range) ([][]kv.Item, error) {
 }
 
 // request asks for ranges. If it is local, the member does not ask the others.
-func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clientv3.TxnResponse, err error) {
+func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (*clientv3.TxnResponse, error) {
 	options := []clientv3.OpOption{clientv3.WithRev(v.revision)}
 	if local {
 		options = append(options, clientv3.WithSerializable())
@@ -152,7 +153,12 @@ func (v *view) request(ctx context.Context, local bool, ask []kv.Range) (r *clie
 	for i, r := range ask {
 		ops[i] = v.engine.get(r, options)
 	}
-	err = v.engine.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
+	return v.engine.send(ctx, ops)
+}
+
+// send makes a request that changes nothing.
+func (e *Engine) send(ctx context.Context, ops []clientv3.Op) (r *clientv3.TxnResponse, err error) {
+	err = e.members.repeat(ctx, func(ctx context.Context, m member) (err error) {
 		r, err = m.Txn(ctx).Then(ops...).Commit()
 		return err
 	})
@@ -212,13 +218,38 @@ func (v *view) Commit(ctx context.Context, c kv.Change) error {
 		return kv.ErrConflict
 	case err == nil:
 		return nil
-	case refused(err):
+	case refused(err) && (!errors.Is(err, rpctypes.ErrNoSpace) || v.without(ctx, c.Puts)):
 		return nothing(advised(err))
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
 		return advised(err)
 	}
+}
+
+// mostRevisions is at how many revisions without looks.
+const mostRevisions = 1000
+
+// without reports whether surely no commit since the view has put the first of the keys. A full member refuses most commits before it proposes them, but gives the same
+// answer to the one that it has applied, and that has made it full. Others may have deleted the key since, so each revision counts.
+func (v *view) without(ctx context.Context, puts []kv.Item) bool {
+	if v.revision == 0 || len(puts) == 0 {
+		return false
+	}
+	one := kv.Range{From: puts[0].Key, KeysOnly: true}
+	now := &view{engine: v.engine}
+	if _, err := now.read(ctx, []kv.Range{one}); err != nil || now.revision-v.revision > mostRevisions {
+		return false
+	}
+	var ops []clientv3.Op
+	for revision := v.revision + 1; revision <= now.revision; revision++ {
+		ops = append(ops, v.engine.get(one, []clientv3.OpOption{clientv3.WithRev(revision)}))
+	}
+	r, err := v.engine.send(ctx, ops)
+	return err == nil && !slices.ContainsFunc(r.Responses, func(at *etcdserverpb.ResponseOp) bool {
+		found := at.GetResponseRange().Kvs
+		return len(found) > 0 && found[0].ModRevision > v.revision
+	})
 }
 
 // Close is part of kv.View: etcd knows nothing of a view.
@@ -239,7 +270,7 @@ var refusals = []error{
 	rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthNotEnabled, rpctypes.ErrCorrupt,
 }
 
-// refused reports whether the error says that nothing was applied, and that asking again is no use.
+// refused reports whether the error says that asking again is no use. Nothing was applied then, unless the error is ErrNoSpace.
 func refused(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {

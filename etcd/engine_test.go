@@ -5,6 +5,7 @@ package etcd_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -275,6 +277,62 @@ func TestCommitWhoseAnswerIsLostIsInDoubt(t *testing.T) {
 		assert.Equal(t, 1, sent, code)
 		assert.NotZero(t, version(t, engineAt(t, p)), code)
 		require.NoError(t, e.Close())
+	}
+}
+
+// A member answers that it is full to commits that it has refused, and to one that it has applied. The latter is in doubt, also if its key is gone again.
+func TestCommitThatFillsTheClusterIsInDoubt(t *testing.T) {
+	none := func(*testing.T, kv.Engine) {}
+	later := func(t *testing.T, e kv.Engine) {
+		t.Helper()
+		commit(t, e, put("k", "later"))
+	}
+	gone := func(t *testing.T, e kv.Engine) {
+		t.Helper()
+		commit(t, e, kv.Change{Deletes: [][]byte{[]byte("k")}})
+	}
+	for _, test := range []struct {
+		what             string
+		before, applied  bool
+		meanwhile, after func(*testing.T, kv.Engine)
+		nothing          bool
+	}{
+		{what: "a new key was not put", meanwhile: none, after: none, nothing: true},
+		{what: "an old key was not put", before: true, meanwhile: none, after: none, nothing: true},
+		{what: "an old key was not put, but is gone", before: true, meanwhile: gone, after: none, nothing: true},
+		{what: "others have put it", meanwhile: later, after: none},
+		{what: "a new key was put", applied: true, meanwhile: none, after: none},
+		{what: "an old key was put", before: true, applied: true, meanwhile: none, after: none},
+		{what: "a key was put and deleted", applied: true, meanwhile: none, after: gone},
+		{what: "a key was put, and again", applied: true, meanwhile: none, after: later},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			p, err := newPlace()
+			require.NoError(t, err)
+			other := engineAt(t, p)
+			if test.before {
+				commit(t, other, put("k", "before"))
+			}
+			full := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+				if r, is := req.(*etcdserverpb.TxnRequest); !is || len(r.Success) == 0 || r.Success[0].GetRequestPut() == nil {
+					return invoke(ctx, method, req, reply, cc, options...)
+				}
+				test.meanwhile(t, other)
+				if test.applied {
+					require.NoError(t, invoke(ctx, method, req, reply, cc, options...))
+				}
+				test.after(t, other)
+				return rpctypes.ErrGRPCNoSpace
+			}
+			e := etcd.Connect(clientv3.Config{Endpoints: p.cluster.Endpoints(), DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(full)}}, p.prefix)
+			v := view(t, e)
+			read(t, v, kv.Range{From: []byte("k")})
+			err = v.Commit(t.Context(), put("k", "1"))
+			require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+			assert.ErrorContains(t, err, "raise --quota-backend-bytes")
+			assert.Equal(t, test.nothing, errors.Is(err, kv.ErrNothing))
+			require.NoError(t, e.Close())
+		})
 	}
 }
 
