@@ -87,7 +87,7 @@ func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
 		return t.byID(ids)
 	}
 	return func(yield func(*job) bool) {
-		for item := range t.each(Range{From: key(rows, number(max(f.After, 0))), To: following(key(rows))}) {
+		for item := range t.each(Range{From: key(rows, number(max(f.After, 0)), []byte{0}), To: following(key(rows))}) {
 			t.note(item.Key, []Item{item})
 			if !yield(t.decodeJob(item.Value)) {
 				return

@@ -78,7 +78,7 @@ type operation struct {
 
 // operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
 func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, invalid error, op operation) ([]contract.Outcome, error) {
-	first := ask{}
+	first, found := ask{}, search{behind: f.After}
 	for _, id := range f.IDs {
 		first.keys = append(first.keys, key(rows, number(id)))
 	}
@@ -89,7 +89,7 @@ func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, inval
 		if len(f.IDs) > 0 {
 			outcomes = t.operateOnIDs(f, op)
 		} else {
-			outcomes = each(t.chosen(f, limit, op), func(j *job) contract.Outcome { return op.apply(t, j) })
+			outcomes = each(t.chosen(f, limit, op, &found), func(j *job) contract.Outcome { return op.apply(t, j) })
 		}
 		if op.end != nil {
 			op.end(t, outcomes)
@@ -98,19 +98,54 @@ func (s *Store) operate(ctx context.Context, f contract.Filter, limit int, inval
 	})
 }
 
-// chosen returns the first jobs that match and can change, and guards them. They are collected before any is changed, so that the loop does not meet a
-// changed job again.
-func (t *txn) chosen(f contract.Filter, limit int, op operation) (chosen []*job) {
-	for j := range t.matching(f, t.rising(f)) {
+// A search is how far the tries of a call have looked for jobs. If each try began anew, a long search would never end where others change what it finds.
+type search struct {
+	found  []int64 // the jobs that matched and could change
+	behind int64   // the id up to which it has looked
+}
+
+// chosen returns the first jobs that match and can change, and guards them. It looks at those that earlier tries have found, and then goes on behind them. They are
+// collected before any is changed, so that the loop does not meet a changed job again.
+func (t *txn) chosen(f contract.Filter, limit int, op operation, s *search) (chosen []*job) {
+	for j := range t.matching(f, t.byID(s.found)) {
+		if op.can(j) && len(chosen) < limit {
+			chosen = append(chosen, j)
+		}
+	}
+	if len(chosen) < limit {
+		chosen = append(chosen, t.found(f, limit-len(chosen), op, s)...)
+	}
+	for _, j := range chosen {
+		t.guard(key(rows, number(j.ID)))
+	}
+	return chosen
+}
+
+// found goes on with the search until it has found so many jobs.
+func (t *txn) found(f contract.Filter, limit int, op operation, s *search) (found []*job) {
+	f.After = s.behind
+	last := s.behind
+	all := func(yield func(*job) bool) {
+		for j := range t.rising(f) {
+			if last = j.ID; !yield(j) {
+				return
+			}
+		}
+	}
+	for j := range t.matching(f, all) {
+		s.behind = j.ID
 		if !op.can(j) {
 			continue
 		}
-		t.guard(key(rows, number(j.ID)))
-		if chosen = append(chosen, j); len(chosen) == limit {
-			break
+		s.found = append(s.found, j.ID)
+		if found = append(found, j); len(found) == limit {
+			return found
 		}
 	}
-	return chosen
+	if t.err == nil {
+		s.behind = last
+	}
+	return found
 }
 
 func (t *txn) operateOnIDs(f contract.Filter, op operation) []contract.Outcome {
