@@ -81,15 +81,14 @@ func (t *txn) count(c *contract.QueueCount, j *job) {
 	}
 }
 
-// rising yields the jobs that the filter can match, the oldest first. Callers must not change any during the loop.
+// rising yields the jobs that the filter can match, the oldest first. Callers must not change any before its end.
 func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
 	if ids, few := t.selected(f); few {
 		return t.byID(ids)
 	}
 	return func(yield func(*job) bool) {
 		for item := range t.each(Range{From: key(rows, number(max(f.After, 0)), []byte{0}), To: following(key(rows))}) {
-			t.note(item.Key, []Item{item})
-			if !yield(t.decodeJob(item.Value)) {
+			if !yield(t.walked(item)) {
 				return
 			}
 		}
@@ -128,13 +127,22 @@ func (t *txn) falling(f contract.Filter, bound int64) iter.Seq[*job] {
 func (t *txn) byID(ids []int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		for some := range slices.Chunk(ids, chunk) {
-			t.fetchJobs(some)
-			for _, id := range some {
-				raw, ok := t.peek(key(rows, number(id)))
-				if !t.look() || ok && !yield(t.decodeJob(raw)) {
+			asked := make([]Range, len(some))
+			for i, id := range some {
+				asked[i].From = key(rows, number(id))
+			}
+			for _, found := range t.readAll(asked) {
+				if !t.look() || len(found) > 0 && !yield(t.walked(found[0])) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// walked returns a job that was read on a walk over many, of which few are remembered.
+func (t *txn) walked(item Item) *job {
+	j := t.decodeJob(item.Value)
+	j.read = item
+	return j
 }

@@ -22,6 +22,7 @@ type job struct {
 	kept  int
 	room  bool
 
+	read                   Item  // its row, if that was read on a walk
 	lived                  bool  // as it was read
 	place, expires, member entry // where it stands in the indexes
 	spots                  spots // where it stands among the jobs of its limit key

@@ -116,7 +116,8 @@ func (t *txn) chosen(f contract.Filter, limit int, op operation, s *search) (cho
 		chosen = append(chosen, t.found(f, limit-len(chosen), op, s)...)
 	}
 	for _, j := range chosen {
-		t.guard(key(rows, number(j.ID)))
+		t.note(j.read.Key, []Item{j.read})
+		t.guard(j.read.Key)
 	}
 	return chosen
 }

@@ -1,10 +1,13 @@
 package kv_test
 
 import (
+	"bytes"
 	"context"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -93,4 +96,41 @@ func assertOutcomes(t *testing.T, ids []int64, outcomes []contract.Outcome) {
 		got = append(got, o.ID)
 	}
 	assert.Equal(t, ids, got)
+}
+
+// A walk over many jobs remembers none that it passes over: at each read, no more rows are in memory than those of the reads just before.
+func TestWalksRememberNothing(t *testing.T) {
+	const jobs, most = 2_000, 600
+	e := &odd{Engine: memkv.New().Connect()}
+	s, _ := open(t, e)
+	added(t, s, jobs/2)
+	added(t, s, jobs/2)
+	var rows []weak.Pointer[byte]
+	read := 0
+	e.read = func(ctx context.Context, v kv.View, ask []kv.Range) ([][]kv.Item, error) {
+		runtime.GC()
+		rows = slices.DeleteFunc(rows, func(row weak.Pointer[byte]) bool { return row.Value() == nil })
+		assert.LessOrEqual(t, len(rows), most)
+		found, err := v.Read(ctx, ask...)
+		for _, items := range found {
+			for i := range items {
+				if items[i].Key[0] == 'j' {
+					items[i].Value = bytes.Clone(items[i].Value)
+					read++
+					rows = append(rows, weak.Make(&items[i].Value[0]))
+				}
+			}
+		}
+		return found, err
+	}
+	other := contract.Filter{Kind: "another"}
+	for what, call := range map[string]func() error{
+		"Count":  func() error { _, err := s.Count(t.Context(), contract.Filter{}); return err },
+		"List":   func() error { _, err := s.List(t.Context(), other, contract.Page{Limit: 10}); return err },
+		"Delete": func() error { _, err := s.Delete(t.Context(), other, 10); return err },
+	} {
+		read = 0
+		require.NoError(t, call(), what)
+		assert.Equal(t, jobs, read, what)
+	}
 }
