@@ -3,6 +3,7 @@ package kv
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -287,7 +288,8 @@ func (s *Store) leaveToSettle(ctx context.Context) {
 	}
 }
 
-// Settle cancels jobs that have expired, the earliest ExpiresAt first, and then tells others of the ends of jobs, in commits of their own.
+// Settle cancels jobs that have expired, the earliest ExpiresAt first, and then tells others of the ends of jobs, in commits of their own. Where a commit would be too
+// large for the engine, because errors of jobs are long, it makes several.
 func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, error) {
 	if err := s.enter(ctx, contract.CheckSettle(limit)); err != nil {
 		return nil, err
@@ -299,18 +301,24 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, erro
 	}
 	defer leave()
 	var settled []contract.Settled
-	for begun := false; ; begun = true {
-		did, noted, err := s.settleSome(ctx, limit-len(settled), begun)
-		if err != nil && len(settled) == 0 { // otherwise those are committed
+	most := limit // in one commit
+	for begun := false; ; {
+		some := min(most, limit-len(settled))
+		did, noted, err := s.settleSome(ctx, some, begun)
+		switch {
+		case errors.Is(err, errTooLarge) && some > 1:
+			most = some / 2
+			continue
+		case err != nil && len(settled) == 0: // otherwise those are committed
 			return nil, err
-		}
-		if err != nil {
+		case err != nil:
 			return settled, nil
 		}
 		settled = append(settled, did.settled...)
 		if len(settled) == limit || did.all && len(noted) == 0 {
 			return settled, nil
 		}
+		begun = begun || len(did.settled) < some // else more may have expired
 	}
 }
 

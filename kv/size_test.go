@@ -142,25 +142,31 @@ func TestDeleteOfLongHistories(t *testing.T) {
 	assert.Zero(t, left())
 }
 
+// failLong enqueues as many jobs as a call can have, and fails them with the longest errors of one character.
+func failLong(t *testing.T, s *kv.Store, one contract.NewJob, character string) {
+	t.Helper()
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{one}, contract.MaxItems)})
+	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
+	require.NoError(t, err)
+	require.Len(t, claimed, contract.MaxItems)
+	for some := range slices.Chunk(claimed, contract.MaxItems/10) {
+		var nacks []contract.NAck
+		for _, j := range some {
+			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.After, Error: strings.Repeat(character, contract.MaxErrorBytes)})
+		}
+		_, err = s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+}
+
 // Jobs with long errors are claimed, though not all of them at once.
 func TestClaimOfLongErrors(t *testing.T) {
 	if race.Enabled {
 		t.Skip("left to the pass without the race detector, since one call at a time has no race")
 	}
 	s, clk := open(t, &odd{Engine: memkv.New().Connect(), limits: least})
-	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: slices.Repeat([]contract.NewJob{plain}, contract.MaxItems)})
-	require.NoError(t, err)
-	claimed, err := s.FetchAndClaim(t.Context(), claimOf("q", contract.MaxItems))
-	require.NoError(t, err)
-	require.Len(t, claimed, contract.MaxItems)
-	for half := range slices.Chunk(claimed, contract.MaxItems/2) {
-		var nacks []contract.NAck
-		for _, j := range half {
-			nacks = append(nacks, contract.NAck{Lease: j.Lease(), Form: contract.After, Error: strings.Repeat("x", contract.MaxErrorBytes)})
-		}
-		_, err = s.NAck(t.Context(), nacks)
-		require.NoError(t, err)
-	}
+	failLong(t, s, plain, "x")
 	clk.Add(time.Hour)
 	again, calls := 0, 0
 	for ; again < contract.MaxItems && calls < 5; calls++ {
@@ -172,6 +178,31 @@ func TestClaimOfLongErrors(t *testing.T) {
 	}
 	assert.Equal(t, contract.MaxItems, again)
 	assert.Greater(t, calls, 1, "all of them fit into one change: the test is about nothing")
+}
+
+// Jobs with long errors that have expired are settled by one call, though not in one commit.
+func TestSettleOfLongErrors(t *testing.T) {
+	if race.Enabled {
+		t.Skip("left to the pass without the race detector, since one call at a time has no race")
+	}
+	e := &odd{Engine: memkv.New().Connect(), limits: least}
+	s, clk := open(t, e)
+	one := plain
+	one.ExpiresAt = clk.Now().Add(time.Minute)
+	failLong(t, s, one, "<") // which takes six bytes in JSON
+	clk.Add(time.Hour)
+	commits := 0
+	e.commit = func(ctx context.Context, v kv.View, c kv.Change) error {
+		commits++
+		return v.Commit(ctx, c)
+	}
+	settled, err := s.Settle(t.Context(), contract.MaxItems)
+	require.NoError(t, err)
+	assert.Len(t, settled, contract.MaxItems)
+	assert.Greater(t, commits, 1, "all of them fit into one change: the test is about nothing")
+	counts, err := s.Count(t.Context(), contract.Filter{})
+	require.NoError(t, err)
+	assert.Equal(t, map[contract.State]int64{contract.Cancelled: contract.MaxItems}, counts.Queues[0].Jobs)
 }
 
 // The largest claims by limit key fit into the least limits: all jobs have keys of their own, of which each has a hint, and others that stand have lost their jobs.
