@@ -101,7 +101,7 @@ func (t *txn) fetchFired(firings []contract.Firing) {
 			keys = append(keys, key(rows, number(one.LastJob)))
 			if one.Job.UniqueKey != "" {
 				held = append(held, one.Job.UniqueKey)
-				keys = append(keys, named(uniques, one.Job.UniqueKey))
+				keys = append(keys, named(uniques, one.Job.UniqueKey), key(freed))
 			}
 		}
 	}

@@ -274,26 +274,43 @@ func claimedAtOnce(t *testing.T, engine func(*memkv.DB) *odd) (total int) {
 
 // A unique key is taken, its window ends, and it is forgotten, all while a slow call believes that it is free. The slow call must not hold the key from before that window.
 func TestUniqueKeyCameAndWentDuringACall(t *testing.T) {
-	p := newPair(t, func(kv.Change, kv.Item) bool { return false })
-	unique := contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`{}`), UniqueKey: "u", UniqueFor: time.Minute}}}
-	add := func(s *kv.Store) time.Time {
-		added, err := s.Enqueue(t.Context(), unique)
+	job := contract.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), UniqueKey: "u", UniqueFor: time.Minute}
+	enqueue := func(s *kv.Store) contract.Enqueued {
+		added, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{job}})
 		require.NoError(t, err)
-		require.False(t, added[0].Duplicate)
-		j, err := s.Get(t.Context(), added[0].ID)
-		require.NoError(t, err)
-		return j.EnqueuedAt
+		return added[0]
 	}
-	p.enqueue(p.one, contract.NewJob{Queue: "another", Kind: "k", Payload: []byte(`{}`)}) // so that the first job is not what the calls conflict about
-	var quick, slow time.Time
-	p.between(anyChange, func(s *kv.Store) { slow = add(s) }, func(s *kv.Store) {
-		p.clk.Add(time.Second)
-		quick = add(s)
-		require.Equal(t, 1, keysIn(t, p.db, "u"))
-		p.clk.Add(time.Minute)
-		_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
-		require.NoError(t, err)
-		require.Zero(t, keysIn(t, p.db, "u"), "the key must be forgotten")
-	})
-	assert.False(t, slow.Before(quick.Add(time.Minute)), "enqueued at %v, within the window of the key that began at %v", slow, quick)
+	for name, add := range map[string]func(s *kv.Store, by contract.Schedule) contract.Enqueued{
+		"Enqueue": func(s *kv.Store, _ contract.Schedule) contract.Enqueued { return enqueue(s) },
+		"Fire": func(s *kv.Store, by contract.Schedule) contract.Enqueued {
+			fired, err := s.Fire(t.Context(), []contract.Firing{{Name: by.Name, Revision: by.Revision, For: by.NextAt, Next: by.NextAt.Add(time.Hour)}})
+			require.NoError(t, err)
+			require.NotNil(t, fired[0].Job, fired[0].Reason)
+			return *fired[0].Job
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, func(kv.Change, kv.Item) bool { return false })
+			by, err := p.one.SetSchedule(t.Context(), contract.Schedule{Name: "s", Cron: "@every 1h", Job: job, NextAt: p.clk.Now()})
+			require.NoError(t, err)
+			when := func(s *kv.Store, added contract.Enqueued) time.Time {
+				require.False(t, added.Duplicate)
+				j, err := s.Get(t.Context(), added.ID)
+				require.NoError(t, err)
+				return j.EnqueuedAt
+			}
+			p.enqueue(p.one, contract.NewJob{Queue: "another", Kind: "k", Payload: []byte(`{}`)}) // so that the first job is not what the calls conflict about
+			var quick, slow time.Time
+			p.between(anyChange, func(s *kv.Store) { slow = when(s, add(s, by)) }, func(s *kv.Store) {
+				p.clk.Add(time.Second)
+				quick = when(s, enqueue(s))
+				require.Equal(t, 1, keysIn(t, p.db, "u"))
+				p.clk.Add(time.Minute)
+				_, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 1})
+				require.NoError(t, err)
+				require.Zero(t, keysIn(t, p.db, "u"), "the key must be forgotten")
+			})
+			assert.False(t, slow.Before(quick.Add(time.Minute)), "enqueued at %v, within the window of the key that began at %v", slow, quick)
+		})
+	}
 }
