@@ -122,8 +122,9 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 	}
 }
 
-// lookEverywhere sends what may have been missed: a wake-up of each kind for each queue.
+// lookEverywhere sends what may have been missed: that something is to settle, and the other wake-ups for each queue.
 func (s *Store) lookEverywhere(ctx context.Context) {
+	s.hub.Tell(contract.Wakeup{Settle: true})
 	unnamed := s.hub.TellNamed(false)
 	s.hub.TellNamed(true)
 	if !unnamed {

@@ -52,7 +52,7 @@ func next(t *testing.T, wakeups <-chan contract.Wakeup) contract.Wakeup {
 	}
 }
 
-// When a watch was lost, every listener is told to look, for jobs and for cancelled leases: also one that has named no queue.
+// When a watch was lost, every listener is told to look, for what is to settle, for jobs and for cancelled leases: also one that has named no queue.
 func TestLostWatchBeginsAnewAndTellsEverybodyToLook(t *testing.T) {
 	e := &losing{Engine: memkv.New().Connect(), began: make(chan struct{}), lose: make(chan struct{})}
 	var log bytes.Buffer
@@ -73,6 +73,8 @@ func TestLostWatchBeginsAnewAndTellsEverybodyToLook(t *testing.T) {
 	require.NoError(t, err)
 
 	close(e.lose)
+	assert.Equal(t, contract.Wakeup{Settle: true}, next(t, some))
+	assert.Equal(t, contract.Wakeup{Settle: true}, next(t, every))
 	for _, cancelled := range []bool{false, true} {
 		assert.Equal(t, contract.Wakeup{Queue: "another", Cancelled: cancelled}, next(t, some))
 	}
