@@ -116,9 +116,21 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})
 		}
 	case waiting:
-		if !dueOf(k).After(s.now()) {
-			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})
-		}
+		s.tellDue(string(name[:bytes.IndexByte(name, 0)]), dueOf(k))
+	}
+}
+
+// mostBehind is how far the clock of a store that hears of a commit may be behind that of the store which made it.
+const mostBehind = time.Second
+
+// tellDue wakes the queue of a job when it is due by the clock of this store, if it may be due by another one. Each job gets a timer: one that is due after others needs
+// a wake-up of its own.
+func (s *Store) tellDue(queue string, due time.Time) {
+	switch wait := due.Sub(s.now()); {
+	case wait <= 0:
+		s.hub.Tell(contract.Wakeup{Queue: queue})
+	case wait <= mostBehind:
+		s.clock.AfterFunc(wait, func() { s.hub.Tell(contract.Wakeup{Queue: queue}) })
 	}
 }
 

@@ -87,10 +87,11 @@ func TestLostWatchBeginsAnewAndTellsEverybodyToLook(t *testing.T) {
 	assert.Contains(t, log.String(), "compacted")
 }
 
-// A signalling engine says when its watch has begun.
+// A signalling engine says when its watch has begun, and when the store has heard of a job that waits.
 type signalling struct {
 	kv.Engine
 	began chan struct{}
+	jobs  chan struct{} // may be nil
 }
 
 func (s *signalling) Watch(ctx context.Context, heard func(key []byte), prefixes ...[]byte) error {
@@ -98,14 +99,44 @@ func (s *signalling) Watch(ctx context.Context, heard func(key []byte), prefixes
 		heard(key)
 		if key == nil {
 			close(s.began)
+		} else if key[0] == 'w' && s.jobs != nil {
+			s.jobs <- struct{}{}
 		}
 	}, prefixes...)
+}
+
+// A store whose clock is behind wakes its listeners when jobs that others can claim are due for it too, each of them.
+func TestStoreThatIsBehindWakesWhenJobsAreDue(t *testing.T) {
+	db, s, ahead := newStore(t)
+	e := &signalling{db.Connect(), make(chan struct{}), make(chan struct{}, 3)}
+	other, clk := open(t, e)
+	<-e.began
+	wakeups, err := other.Subscribe(t.Context(), []string{"q0"})
+	require.NoError(t, err)
+	for range 2 {
+		ahead.Add(300 * time.Millisecond)
+		_, err := s.Enqueue(t.Context(), request(1))
+		require.NoError(t, err)
+	}
+	ahead.Add(time.Hour)
+	_, err = s.Enqueue(t.Context(), request(1)) // due so late that the store looks by itself before
+	require.NoError(t, err)
+	for range 3 {
+		<-e.jobs
+	}
+	for range 2 {
+		assert.Empty(t, wakeups)
+		clk.Add(300 * time.Millisecond)
+		assert.Equal(t, contract.Wakeup{Queue: "q0"}, next(t, wakeups))
+	}
+	clk.Add(2 * time.Hour)
+	assert.Empty(t, wakeups)
 }
 
 // A commit through one store wakes a listener of another one.
 func TestOtherStoresHearOfACommit(t *testing.T) {
 	db, s, _ := newStore(t)
-	e := &signalling{db.Connect(), make(chan struct{})}
+	e := &signalling{db.Connect(), make(chan struct{}), nil}
 	other, _ := open(t, e)
 	<-e.began
 	wakeups, err := other.Subscribe(t.Context(), []string{"q0"})
