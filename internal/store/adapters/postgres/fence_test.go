@@ -130,6 +130,36 @@ func TestWhoWaitsForFenceReadsTheNewEpoch(t *testing.T) {
 	assert.Greater(t, added.answer[0].ID, store.Floor(epoch), "an enqueue that has waited")
 }
 
+// The ids of jobs that wait for others are drawn before the jobs are inserted, and must not be committed after Fence has returned.
+func TestFenceWaitsForWhoHasDrawnIDs(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	other := openStore(t, Options{Schema: s.options.Schema})
+	for name, wait := range map[string]store.Wait{"an item": {Item: 0}, "a group": {Group: "g"}} {
+		jobs := benchJobs(2)
+		jobs[0].Group = "g"
+		jobs[1].After = []store.Wait{wait}
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		callers := &txn{ctx: t.Context(), wire: t.Context(), s: s, tx: tx}
+		require.NoError(t, callers.join())
+		for where, open := range map[string]*txn{"a call": openTxn(t, s), "a caller's transaction": callers} {
+			w, err := open.waiting(jobs, nil, nil, drops{})
+			require.NoError(t, err)
+			require.Len(t, w.ids, len(jobs), "%s for jobs that wait for %s", where, name)
+			fenced := behind(t, func(ctx context.Context) (int64, error) { return other.Fence(ctx, store.FenceRequest{}) })
+			waitsFor(t, s, 1)
+			if open == callers {
+				require.NoError(t, tx.Rollback())
+			} else {
+				open.end(nil)
+			}
+			require.NoError(t, (<-fenced).err)
+		}
+	}
+}
+
 // A transaction that stays open keeps Fence from being applied, and nothing is half done.
 func TestFenceGivesUpBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()

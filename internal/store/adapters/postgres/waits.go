@@ -164,11 +164,24 @@ func (t *txn) waiting(jobs []store.NewJob, ordered []string, holders map[string]
 	if err := w.lookAtGroups(jobs, t); err != nil {
 		return nil, err
 	}
-	w.ids, err = sqlkit.Values[int64](t.each, `
-		SELECT nextval(pg_get_serial_sequence($1, 'id'))
-		FROM generate_series(1, $2)`,
-		t.s.schema+`.jobs`, len(jobs))
+	w.ids, err = t.drawIDs(len(jobs))
 	return w, err
+}
+
+// drawIDs draws ids for jobs. The statement also locks no job, and with that the table before it draws: otherwise Fence would not wait for
+// the transaction, and ids of the old epoch would be committed after it.
+func (t *txn) drawIDs(n int) ([]int64, error) {
+	return sqlkit.Values[int64](t.each, `
+		WITH locked AS MATERIALIZED (
+			SELECT
+			FROM {schema}.jobs
+			WHERE id = 0
+			FOR UPDATE
+		)
+		SELECT nextval(pg_get_serial_sequence($1, 'id'))
+		FROM generate_series(1, $2)
+		WHERE NOT EXISTS (SELECT FROM locked)`,
+		t.s.schema+`.jobs`, n)
 }
 
 func waitsForOthers(n store.NewJob) bool { return len(n.After) > 0 }
