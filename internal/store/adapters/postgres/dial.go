@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // The driver of stores that are opened by a DSN: lib/pq.
@@ -131,33 +133,89 @@ func (c plainConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // listenTo returns a Driver's Listen for the server of a DSN.
 func listenTo(dsn string) func(context.Context, string, func(), func(string)) {
+	return listenBy(func(d pq.Dialer) *pq.Listener {
+		return pq.NewDialListener(d, dsn, 100*time.Millisecond, 10*time.Second, nil)
+	})
+}
+
+// listensAgain is how long after a server has refused to listen it is asked again: it may be a standby that is about to be promoted.
+const listensAgain = time.Second
+
+// listenBy returns a Driver's Listen that opens its listeners in this way.
+func listenBy(open func(pq.Dialer) *pq.Listener) func(context.Context, string, func(), func(string)) {
 	return func(ctx context.Context, channel string, connected func(), heard func(payload string)) {
-		server := pq.NewListener(dsn, 100*time.Millisecond, 10*time.Second, nil)
-		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-		defer func() {
-			stop()
-			_ = server.Close() // closing twice is harmless
-		}()
-		if err := server.Listen(channel); err != nil {
-			return // the context ended
+		for again := true; again; again = sqlkit.Rest(ctx, listensAgain) {
+			listen(ctx, open(ending{ctx}), channel, connected, heard)
 		}
-		connected()
-		for {
-			select {
-			case <-ctx.Done():
+	}
+}
+
+// listen listens until the context ends, or the server refuses to.
+func listen(ctx context.Context, server *pq.Listener, channel string, connected func(), heard func(payload string)) {
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer func() {
+		stop()
+		_ = server.Close() // closing twice is harmless
+	}()
+	if err := server.Listen(channel); err != nil {
+		return
+	}
+	connected()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n, open := <-server.Notify:
+			switch {
+			case !open:
 				return
-			case n, open := <-server.Notify:
-				switch {
-				case !open:
-					return
-				case n == nil:
-					connected()
-				default:
-					heard(n.Extra)
-				}
+			case n == nil:
+				connected()
+			default:
+				heard(n.Extra)
 			}
 		}
 	}
+}
+
+// An ending dialer opens network connections that end with the context: a listener can be closed only when it waits for no server.
+type ending struct{ ctx context.Context }
+
+// DialContext is part of pq.DialerContext.
+func (e ending) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &endingConn{conn, context.AfterFunc(e.ctx, func() { _ = conn.Close() })}, nil
+}
+
+// Dial is part of pq.Dialer; the driver prefers DialContext.
+func (e ending) Dial(network, address string) (net.Conn, error) {
+	return e.DialContext(e.ctx, network, address)
+}
+
+// DialTimeout is part of pq.Dialer; the driver prefers DialContext.
+func (e ending) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, timeout)
+	defer cancel()
+	return e.DialContext(ctx, network, address)
+}
+
+// An endingConn is one that ends with a context, unless it is closed before.
+type endingConn struct {
+	net.Conn
+	stop func() bool
+}
+
+// Close is part of net.Conn.
+func (e *endingConn) Close() error {
+	e.stop()
+	return e.Conn.Close()
 }
 
 // A line is the network connection of a driver's connection. Once that is open, the driver dials only to cancel.

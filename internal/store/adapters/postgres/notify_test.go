@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -267,4 +269,41 @@ func TestWhatIsLeftIsToldOf(t *testing.T) {
 		}
 		settle(t, own)
 	}
+}
+
+// A standby refuses to listen, and may be promoted. The listener has reached it before it is told to listen.
+func TestAServerThatRefusesToListenIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t, lasting)
+	standby := standbyOf(t, primary)
+	opened := make(chan struct{}, 100)
+	listen := listenBy(func(d pq.Dialer) *pq.Listener {
+		there := make(chan struct{}, 1)
+		l := pq.NewDialListener(d, standby.DSN, time.Millisecond, time.Millisecond, func(e pq.ListenerEventType, _ error) {
+			if e == pq.ListenerEventConnected {
+				close(there)
+			}
+		})
+		<-there
+		opened <- struct{}{}
+		return l
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	connected, over := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		listen(ctx, "c", func() { connected <- struct{}{} }, func(string) {})
+	}()
+	<-opened
+	require.NoError(t, standby.Promote(t.Context()))
+	select {
+	case <-connected:
+	case <-over:
+		t.Fatal("the store listens no more")
+	case <-time.After(time.Minute):
+		t.Fatal("the store does not listen after the promotion")
+	}
+	cancel()
+	<-over
 }

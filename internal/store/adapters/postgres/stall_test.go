@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -219,4 +221,39 @@ func TestSilenceInCommitIsInDoubt(t *testing.T) {
 	thaw()
 	n := countIn(t, f.other, store.Ready)
 	assert.Contains(t, []int64{1, 2}, n, "as a whole or not at all")
+}
+
+// TestCloseWhileAListenerWaits: the listener has reached a server that takes connections and says nothing, or no more once it is told to listen.
+func TestCloseWhileAListenerWaits(t *testing.T) {
+	t.Parallel()
+	for when, said := range map[string]string{
+		"at the start":      "",
+		"when it has begun": "R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I", // authenticated, and ready
+	} {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, silent.Close()) })
+		s := openStore(t, Options{ListenDSN: "postgres://postgres@" + silent.Addr().String() + "/postgres?sslmode=disable"})
+		subscribed := behind(t, func(ctx context.Context) (<-chan store.Wakeup, error) { return s.Subscribe(ctx, nil) })
+		there, err := silent.Accept()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = there.Close() })
+		_, err = there.Write([]byte(said))
+		require.NoError(t, err)
+		asked := make([]byte, 1024)
+		for said := ""; !strings.Contains(said, "LISTEN") && (when != "at the start" || said == ""); {
+			n, err := there.Read(asked)
+			require.NoError(t, err)
+			said += string(asked[:n])
+		}
+		closed := behind(t, func(context.Context) (struct{}, error) { return struct{}{}, s.Close() })
+		select {
+		case <-closed:
+		case <-time.After(silenceBound):
+			_ = there.Close() // or the store would never be closed
+			assert.Fail(t, "Close waits for the listener", "%s", when)
+			<-closed
+		}
+		<-subscribed
+	}
 }
