@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -229,24 +231,65 @@ func TestAReplacedServerIsNotWrittenTo(t *testing.T) {
 	}
 }
 
+// The connections of callers to a server that was replaced are given up, those that nobody uses and those of transactions: database/sql would use them for ever.
+func TestCallersLeaveAReplacedServer(t *testing.T) {
+	t.Parallel()
+	old := ownServer(t, lasting)
+	standby := standbyOf(t, old)
+	s, err := Open(t.Context(), severalHosts(t, standby, old), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	begin := func() *sql.Tx {
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return tx
+	}
+	lasts, passes := begin(), begin()
+	enqueue(t, s.InTx(passes), 1)
+	require.NoError(t, passes.Commit())
+
+	require.NoError(t, standby.Promote(t.Context()))
+	open := openTxn(t, s)
+	open.end(errReplaced) // its connection leads to the old server
+	enqueue(t, s, 1)
+	_, err = s.InTx(lasts).Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.NoError(t, lasts.Rollback())
+	for range 3 {
+		tx := begin()
+		enqueue(t, s.InTx(tx), 1)
+		require.NoError(t, tx.Commit())
+	}
+	assert.Equal(t, int64(5), countIn(t, openOn(t, standby.DSN, "direct"), store.Ready))
+}
+
+// severalHosts is the DSN of servers whose hosts are tried in this order.
+func severalHosts(t *testing.T, servers ...*pgtest.Cluster) string {
+	t.Helper()
+	both := map[string]string{}
+	for _, c := range servers {
+		config, err := pq.NewConfig(c.DSN)
+		require.NoError(t, err)
+		both["host"] += "," + config.Host
+		both["port"] += "," + strconv.Itoa(int(config.Port))
+	}
+	return "host=" + both["host"][1:] + " port=" + both["port"][1:] + " user=postgres dbname=postgres sslmode=disable"
+}
+
 // A DSN names a standby before the primary. Calls, wake-ups and callers' transactions go to the primary all the same.
 func TestSeveralHostsLeadFromAStandbyToThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t, lasting)
 	require.NoError(t, openOn(t, primary.DSN, "first").Close())
 	standby := standbyOf(t, primary)
-	both := map[string]string{}
-	for _, c := range []*pgtest.Cluster{standby, primary} {
-		config, err := pq.NewConfig(c.DSN)
-		require.NoError(t, err)
-		both["host"] += "," + config.Host
-		both["port"] += "," + strconv.Itoa(int(config.Port))
-	}
-	host, port := both["host"][1:], both["port"][1:]
+	pairs := severalHosts(t, standby, primary)
+	config, err := url.ParseQuery(strings.ReplaceAll(pairs, " ", "&"))
+	require.NoError(t, err)
 	other := openOn(t, primary.DSN, "other")
 	for _, dsn := range []string{
-		"host=" + host + " port=" + port + " user=postgres dbname=postgres sslmode=disable",
-		"postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(host) + "&port=" + port,
+		pairs,
+		"postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(config.Get("host")) + "&port=" + config.Get("port"),
 	} {
 		s, err := Open(t.Context(), dsn, nil)
 		require.NoError(t, err)

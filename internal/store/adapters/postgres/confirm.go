@@ -37,21 +37,29 @@ var errUnconfirmed = errors.New("the commit stopped waiting for a synchronous st
 //
 // The connector must be lib/pq's. Transactions of [Store.DB] are confirmed already. The server must send warnings: it does
 // unless client_min_messages is error.
-func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{plainConnector{c}, nil} }
+func ConfirmCommits(c driver.Connector) driver.Connector {
+	return confirming{Connector: plainConnector{c}}
+}
 
 // A confirming connector opens connections of a Driver, whose commits it confirms.
 type confirming struct {
 	driver.Connector
 	recurring map[string]bool // statements that the connections prepare; may be nil
+	server    *server         // that they lead to; nil if somebody else looks after that
 }
 
 // Connect is part of driver.Connector.
 func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
+	own := &confirmed{recurring: c.recurring, server: c.server}
+	if c.server != nil {
+		own.replaced = c.server.replaced.Load()
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &confirmed{Conn: conn.(Conn), recurring: c.recurring}, nil
+	own.Conn = conn.(Conn)
+	return own, nil
 }
 
 // A confirmed is a connection with its current transaction.
@@ -64,6 +72,9 @@ type confirmed struct {
 
 	recurring map[string]bool // the statements that it prepares
 	prepared  statements
+
+	server   *server // may be nil
+	replaced int64   // the server's when the connection was opened
 }
 
 // BeginTx is part of driver.ConnBeginTx.
@@ -81,8 +92,21 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 }
 
 // IsValid is part of driver.Validator. After a standby has refused to write, the pool opens another connection, which may lead
-// to the new primary.
-func (c *confirmed) IsValid() bool { return !c.spoilt && c.Conn.IsValid() }
+// to the new primary. So does one that was opened before the store met a server that was replaced: this may be the one.
+func (c *confirmed) IsValid() bool {
+	if c.server != nil && c.server.replaced.Load() != c.replaced {
+		c.spoil()
+	}
+	return !c.spoilt && c.Conn.IsValid()
+}
+
+// ResetSession is part of driver.SessionResetter. database/sql asks only here whether a connection is valid that was idle.
+func (c *confirmed) ResetSession(ctx context.Context) error {
+	if !c.IsValid() {
+		return driver.ErrBadConn
+	}
+	return c.Conn.ResetSession(ctx)
+}
 
 // spoil says that the connection must not be used again after its transaction.
 func (c *confirmed) spoil() {

@@ -334,6 +334,7 @@ func (s *Store) pools(own driver.Connector, callers confirming, keeps bool) {
 		most--
 	}
 	s.use(newPool(sessions{own}, s.options, most, keeps))
+	callers.server = s.server
 	s.callers = sqlx.NewDb(sql.OpenDB(callers), "postgres")
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -48,7 +49,8 @@ func (i identity) after(other identity) int64 {
 
 // A server is what a store knows about the server that it writes to.
 type server struct {
-	unasked bool // servers of this kind do not say who they are; set before the store is open
+	unasked  bool         // servers of this kind do not say who they are; set before the store is open
+	replaced atomic.Int64 // how often a server was met or left that was replaced
 
 	mu     sync.Mutex  // guards the fields below
 	since  time.Time   // its start time; zero if no server was met yet
@@ -85,6 +87,7 @@ func (s *server) note(since time.Time, number int64, next bool, sent time.Time) 
 	defer s.mu.Unlock()
 	switch {
 	case slices.ContainsFunc(s.left, since.Equal):
+		s.replaced.Add(1)
 		return replaced
 	case !since.Equal(s.since):
 		return stranger
@@ -130,6 +133,7 @@ func (s *server) meet(since time.Time) {
 }
 
 func (s *server) leave(since time.Time) {
+	s.replaced.Add(1)
 	s.left = append(s.left, since)
 	if len(s.left) > mostLeft {
 		s.left = s.left[1:]
