@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // Recognizing the server.
@@ -122,6 +123,13 @@ func (s *server) see(who identity, since time.Time) error {
 	return nil
 }
 
+// mayBe reports whether a server with that identity may be the one that the store writes to.
+func (s *server) mayBe(who identity) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since.IsZero() || s.who == who
+}
+
 // meet makes this the server to write to.
 func (s *server) meet(since time.Time) {
 	s.mu.Lock()
@@ -163,6 +171,8 @@ func (t *txn) recognise() error {
 	switch {
 	case sight != stranger, t.over():
 		return nil
+	case t.conn == nil:
+		return t.compare()
 	case t.s.server.unasked:
 		t.s.server.meet(t.shown.since)
 		return nil
@@ -180,17 +190,7 @@ func (t *txn) recognise() error {
 	case noted == identity{}:
 		return t.introduce(who)
 	}
-	if t.conn == nil { // a caller's transaction may take long, and others would have to wait for it
-		_, _ = write(t.ctx, t.s, nil, func(*txn) (struct{}, error) { return struct{}{}, nil })
-		if _, noted, _, err = t.identities(); err != nil {
-			return err
-		}
-		if noted == who {
-			t.s.server.meet(t.shown.since)
-			return nil
-		}
-	}
-	if err := t.adopt(who); err != nil || t.conn == nil {
+	if err := t.adopt(who); err != nil {
 		return err
 	}
 	if err := t.commit(); err != nil { // even if the call fails, and so that nobody waits for it
@@ -198,6 +198,42 @@ func (t *txn) recognise() error {
 	}
 	return errAdopted // the next transaction sees the commit and meets the server
 }
+
+// compare makes sure that a caller's transaction on a server that the store has not met is where the store's own ones are. It may be on
+// another server by mistake, so the store learns nothing from it: an own transaction meets the server, and raises the epoch if need be. On
+// somebody else's pool, which may have no connection for that one, compare does without if nothing seems to have changed.
+func (t *txn) compare() (err error) {
+	var who, noted identity
+	if !t.s.server.unasked {
+		if who, noted, _, err = t.identities(); err != nil {
+			return err
+		}
+	}
+	fits := noted == who || noted == identity{}
+	if !t.s.pool.keeps && fits && t.s.server.mayBe(who) {
+		return nil
+	}
+	_, err = write(t.ctx, t.s, nil, func(own *txn) (struct{}, error) {
+		if !own.shown.since.Equal(t.shown.since) {
+			return struct{}{}, errElsewhere
+		}
+		return struct{}{}, nil
+	})
+	switch {
+	case errors.Is(err, errElsewhere):
+		return sqlkit.OtherTx(t.s.database, t.shown.database+" of another server")
+	case err != nil || fits:
+		return err
+	}
+	if _, noted, _, err = t.identities(); err != nil || noted == who {
+		return err
+	}
+	return t.adopt(who) // its snapshot is from before: the server refuses this
+}
+
+// errElsewhere is the error of an own transaction on another server than a caller's. Its connection is not used again: if the way leads to
+// another server now, the next one follows it.
+var errElsewhere = errors.New("the caller's transaction is on another server")
 
 // errAdopted is the error of a transaction that has raised the epoch. The call continues in another one.
 var errAdopted = errors.New("the epoch was raised because the data are on another server now: try again")
@@ -236,9 +272,6 @@ func (t *txn) identities() (who, noted identity, epoch int64, err error) {
 // introduce records the server's identity if none is recorded, as in new data. It skips the row if another transaction has
 // locked it.
 func (t *txn) introduce(who identity) error {
-	if t.conn == nil {
-		return nil
-	}
 	_, err := t.exec(`
 		WITH free AS (
 			SELECT one

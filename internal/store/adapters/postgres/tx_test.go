@@ -280,3 +280,34 @@ func TestTransactionOnAnotherDatabase(t *testing.T) {
 	refuses(t, s, tx, "a transaction on another database")
 	require.NoError(t, tx.Rollback())
 }
+
+// The other server has a database of the same name with jobs. The store must refuse the transaction, and go on with its own server, which it
+// may not have met yet. The other one may be a copy of that, which was restored to a later timeline or not.
+func TestTransactionOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	mine := ownServer(t, lasting)
+	require.NoError(t, openOn(t, mine.DSN, "first").SetPaused(t.Context(), "other", true)) // which notes who the server is
+	later := standbyOf(t, mine)
+	require.NoError(t, later.Promote(t.Context()))
+	for what, other := range map[string]*pgtest.Cluster{"another one": ownServer(t, lasting), "a copy": later} {
+		there := acquainted(t, openOn(t, other.DSN, "there"))
+		for _, met := range []bool{false, true} {
+			s := openOn(t, mine.DSN, "s")
+			if met {
+				acquainted(t, s)
+			}
+			for range 2 {
+				tx, err := there.DB().BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				refuses(t, s, tx, what)
+				require.NoError(t, tx.Rollback())
+				enqueue(t, s, 1)
+				tx, err = s.DB().BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				enqueue(t, s.InTx(tx), 1)
+				require.NoError(t, tx.Commit())
+			}
+		}
+		assert.Zero(t, countIn(t, there, store.Ready))
+	}
+}

@@ -202,7 +202,7 @@ func (t *txn) end(err error) {
 			}
 		}
 	}
-	if err != nil && (stalePlan(err) || codeOf(err) == codeReadOnly || errors.Is(err, errReplaced)) {
+	if err != nil && (stalePlan(err) || codeOf(err) == codeReadOnly || errors.Is(err, errReplaced) || errors.Is(err, errElsewhere)) {
 		discard(t.conn)
 	}
 	t.cancel()
