@@ -199,11 +199,10 @@ func (t *txn) beat(w store.Worker) error {
 // Leave is part of the contract.
 func (s *Store) Leave(ctx context.Context, name string) error {
 	_, err := write(ctx, s, store.Worker{Name: name}.Check(), func(t *txn) (struct{}, error) {
-		_, err := t.exec(`
+		return struct{}{}, t.remove(`
 			DELETE FROM {schema}.workers
 			WHERE name = $1`,
 			name)
-		return struct{}{}, err
 	})
 	return err
 }

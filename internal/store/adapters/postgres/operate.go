@@ -206,7 +206,7 @@ func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
 // end deletes the jobs with their attempts and waits. Unique windows outlive the jobs.
 func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	if len(d.ids) == 0 {
-		return nil
+		return t.foundNothing()
 	}
 	if err := t.noteGone(d.jobs); err != nil {
 		return err

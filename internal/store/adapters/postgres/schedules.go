@@ -23,11 +23,10 @@ func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
 }
 
 func (t *txn) deleteSchedule(name string) (struct{}, error) {
-	_, err := t.exec(`
+	return struct{}{}, t.remove(`
 		DELETE FROM {schema}.schedules
 		WHERE name = $1`,
 		name)
-	return struct{}{}, err
 }
 
 // Schedules is part of the contract.

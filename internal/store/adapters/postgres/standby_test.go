@@ -265,6 +265,42 @@ func TestCommitThatWasBrokenOffBeforeAStandbyHadItIsInDoubt(t *testing.T) {
 	figures.Count(t, "commits broken off", waits)
 }
 
+// The answer to a repeat rests on what the first call has deleted, and there is nothing left to lock.
+func TestRepeatOfADeletionInDoubtWaitsForAStandby(t *testing.T) {
+	t.Parallel()
+	primary, standby := replicated(t)
+	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = admin.Close() })
+	c := &cutOff{T: t, primary: primary, standby: standby, admin: admin}
+	c.open(Options{})
+	ids := enqueue(t, c.s, 1)
+	_, err = c.s.Ack(t.Context(), acksOf(claimN(t, c.s, 1)))
+	require.NoError(t, err)
+	require.NoError(t, c.s.Beat(t.Context(), store.Worker{Name: "w", Queues: []string{"q"}, StaleAfter: time.Hour}))
+	_, err = c.s.SetSchedule(t.Context(), store.Schedule{Name: "s", Cron: "@daily", Job: benchJobs(1)[0]})
+	require.NoError(t, err)
+	deletions := []writing{
+		{name: "delete", call: func(ctx context.Context) error {
+			_, err := c.s.Delete(ctx, store.Filter{IDs: ids}, 1)
+			return err
+		}},
+		{name: "leave", call: func(ctx context.Context) error { return c.s.Leave(ctx, "w") }},
+		{name: "delete a schedule", call: func(ctx context.Context) error { return c.s.DeleteSchedule(ctx, "s") }},
+	}
+	require.NoError(t, standby.Detach(t.Context()))
+	for _, when := range []string{"at first", "again"} {
+		for i, err := range c.breakOff(deletions, len(deletions), 0, breaks[1].do) {
+			assert.ErrorIs(t, err, store.ErrInDoubt, "%s: %s", when, deletions[i].name)
+		}
+		c.settle()
+	}
+	require.NoError(t, standby.Attach(t.Context()))
+	for _, one := range deletions {
+		assert.NoError(t, one.call(t.Context()), one.name)
+	}
+}
+
 // D1, to its end: what was answered ok is there after a failover, be it from before the standby was cut off or from after.
 func TestAcknowledgedSurvivesFailoverToAStandbyThatWasCutOff(t *testing.T) {
 	t.Parallel() // it waits for time-outs, on servers of its own

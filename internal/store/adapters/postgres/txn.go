@@ -231,6 +231,22 @@ func (t *txn) exec(query string, args ...any) (int, error) {
 	return sqlkit.Exec(t.wire, t.tx, t.s.sql(query), t.args(args)...)
 }
 
+// remove deletes rows, which may be gone.
+func (t *txn) remove(query string, args ...any) error {
+	n, err := t.exec(query, args...)
+	if err == nil && n == 0 {
+		err = t.foundNothing()
+	}
+	return err
+}
+
+// foundNothing writes to the log for a call that has found nothing to delete, so that its commit waits for a standby: see confirm.go.
+func (t *txn) foundNothing() error {
+	_, err := t.exec(`
+		SELECT pg_logical_emit_message(TRUE, 'jq', '')`)
+	return err
+}
+
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	if err := t.prove(); err != nil {
