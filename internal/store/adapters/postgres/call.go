@@ -88,6 +88,8 @@ func transact[T any](ctx context.Context, s *Store, with opening, run func(t *tx
 		switch err := t.commit(); {
 		case errors.Is(err, errUnconfirmed):
 			return t, none, sqlkit.InDoubt(err, advice)
+		case err != nil && t.shown.number == 0: // it has only read
+			return t, none, ours(t.reason(err))
 		case err != nil:
 			return t, none, committed(t.reason(err))
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // alone is a store with one connection for its calls.
@@ -293,4 +294,28 @@ func TestCallsStartNoGoroutines(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Less(t, created()-before, uint64(calls))
+}
+
+// Nothing was committed of a call that only reads, whatever becomes of its COMMIT.
+func TestSessionThatEndsBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	for what, c := range map[string]struct {
+		with opening
+		want error
+	}{
+		"a read":  {s.with.get, store.ErrUnavailable},
+		"a list":  {s.with.page, store.ErrUnavailable},
+		"a write": {s.with.write, store.ErrInDoubt},
+	} {
+		_, err := call(t.Context(), s, nil, c.with, func(open *txn) (ended bool, err error) {
+			pids, err := sqlkit.Values[int](open.each, `SELECT pg_backend_pid()`)
+			if err == nil {
+				err = s.DB().GetContext(t.Context(), &ended, `SELECT pg_terminate_backend($1, 60000)`, pids[0]) // returns when it has ended
+			}
+			return ended, err
+		})
+		assert.ErrorIs(t, err, c.want, what)
+		wellSaid(t, err)
+	}
 }
