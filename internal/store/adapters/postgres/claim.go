@@ -46,10 +46,10 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 			s.cursors.Tell(req.Queue)
 		}
 		if c.uncounted && !s.limits.counts(req.Queue) {
-			s.background(func(ctx context.Context) { _ = s.count(ctx, req.Queue) })
+			s.countLater(req.Queue, s.count)
 		}
 		if (c.unknown || c.backlog) && !s.limits.counts(keysOf(req.Queue, c.known)) {
-			s.background(func(ctx context.Context) { _ = s.knowKeys(ctx, req.Queue) })
+			s.countLater(req.Queue, s.knowKeys)
 		}
 	case len(c.leases) > 0:
 		c.plan.Failed()

@@ -180,7 +180,7 @@ func (s *Store) knowSoon(ctx context.Context, queue string) {
 			begun, err = s.know(soon, queue, k)
 		}
 		if err != nil || !begun && !sqlkit.Rest(soon, longestBusy) {
-			s.background(func(ctx context.Context) { _ = s.knowKeys(ctx, queue) })
+			s.countLater(queue, s.knowKeys)
 			return
 		}
 	}

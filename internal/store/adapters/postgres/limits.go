@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -421,6 +422,17 @@ func (s *Store) count(ctx context.Context, queue string) error {
 			return err
 		}
 	}
+}
+
+// countLater counts a queue in the background, and logs a failure: it would go on unseen, while claims take nothing from the queue. That others have
+// to be waited for is no failure.
+func (s *Store) countLater(queue string, count func(context.Context, string) error) {
+	s.background(func(ctx context.Context) {
+		if err := count(ctx, queue); errors.Is(err, store.ErrUnavailable) {
+			s.options.Logger.WarnContext(ctx, "jq: counting the jobs or the keys of a queue with limits failed; until a later claim has it counted, claims may take nothing from it",
+				"schema", s.options.Schema, "queue", queue, "error", err)
+		}
+	})
 }
 
 // countFor waits for all claims that may have begun before the limits of this version were set. Then it counts, unless there are others by then.

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -107,6 +109,26 @@ func TestCountOfALimitIsNotThatOfTheNext(t *testing.T) {
 	assert.Empty(t, claimN(t, s, 1), "claimed before the jobs in flight are counted")
 	eventually(t, "a claim that finds the queue uncounted has it counted", func() bool { return len(claimN(t, s, 1)) == 1 })
 	assert.NotEqual(t, first, second)
+}
+
+// Claims take nothing from a queue that can not be counted, so somebody must be told.
+func TestACountThatFailsIsLogged(t *testing.T) {
+	t.Parallel()
+	var told bytes.Buffer
+	s := openStore(t, Options{LockTimeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&told, nil))})
+	enqueue(t, s, 1)
+	limitTo(t, s, store.Policy{MaxInFlight: 1})
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.queues SET counted = FALSE`))
+	require.NoError(t, err)
+	tx, err := s.callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), s.sql(`LOCK TABLE {schema}.slots IN SHARE MODE`))
+	require.NoError(t, err)
+	assert.Empty(t, claimN(t, s, 1))
+	s.running.Wait()
+	assert.Contains(t, told.String(), "queue=q")
+	assert.Contains(t, told.String(), "lock timeout")
 }
 
 // Claims that wait for the row of a queue hold no connections that other calls need.
