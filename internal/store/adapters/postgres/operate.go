@@ -180,13 +180,14 @@ func (r *rescheduling) end(t *txn, _ []store.Outcome) error {
 
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &deleting{} })
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &deleting{byAge: filter.FinishedFor > 0} })
 }
 
 type deleting struct {
-	jobs []*store.Record
-	ids  []int64
-	keys []string
+	byAge bool // it is made again and again, so it need not be sure to find what a failover brings back
+	jobs  []*store.Record
+	ids   []int64
+	keys  []string
 }
 
 func (d *deleting) begin(*txn, []*store.Record) error { return nil }
@@ -205,7 +206,10 @@ func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
 
 // end deletes the jobs with their attempts and waits. Unique windows outlive the jobs.
 func (d *deleting) end(t *txn, _ []store.Outcome) error {
-	if len(d.ids) == 0 {
+	switch {
+	case len(d.ids) == 0 && d.byAge:
+		return nil
+	case len(d.ids) == 0:
 		return t.foundNothing()
 	}
 	if err := t.noteGone(d.jobs); err != nil {
