@@ -32,7 +32,7 @@ func TestExamineHasNoTimeLimit(t *testing.T) {
 	s := openAt(t, newPath(t), &Options{ReadTimeout: 50 * time.Millisecond})
 	_, err := s.callers.Exec(`DROP INDEX jobs_leased`)
 	require.NoError(t, err)
-	defer holdReadings(t, s)()
+	defer takeReaders(s)()
 	assert.Contains(t, findingsOf(t, s, calm), "missing_index")
 }
 

@@ -31,7 +31,7 @@ func TestSearchKeepsNobodyWaiting(t *testing.T) {
 
 func TestContextEndsASearch(t *testing.T) {
 	s := newStore(t)
-	crowd(t, s, 200_000, store.Ready, 0, s.now.get().UnixMicro(), nil, nil)
+	crowd(t, s, 50_000, store.Ready, 0, s.now.get().UnixMicro(), nil, nil)
 	enqueue(t, s, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

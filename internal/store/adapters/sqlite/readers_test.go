@@ -35,6 +35,19 @@ func holdReadings(t *testing.T, s *Store) (letGo func()) {
 	}
 }
 
+// takeReaders takes all places of List and Count.
+func takeReaders(s *Store) (giveBack func()) {
+	var taken []*prepared
+	for range cap(s.readers.free) {
+		taken = append(taken, <-s.readers.free)
+	}
+	return func() {
+		for _, kept := range taken {
+			s.readers.free <- kept
+		}
+	}
+}
+
 // D19: while fifty people filtered by tag, nobody learned for seven seconds whether the store was there.
 func TestReadersDoNotStarveWriters(t *testing.T) {
 	s := openAt(t, newPath(t), &Options{ReadTimeout: time.Minute})

@@ -71,7 +71,7 @@ func nothingElse(t *testing.T, path string, files ...string) {
 func TestRestoreCountsWithoutATimeLimit(t *testing.T) {
 	s := openAt(t, newPath(t), &Options{ReadTimeout: 50 * time.Millisecond})
 	enqueue(t, s, 3)
-	defer holdReadings(t, s)()
+	defer takeReaders(s)()
 	n, err := s.total(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, int64(3), n)
