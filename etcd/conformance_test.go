@@ -36,13 +36,13 @@ func TestConformance(t *testing.T) { jqtest.Run(t, jqtest.EngineStores(engines))
 func TestConformanceOfSeveralStores(t *testing.T) {
 	const (
 		noClock = "each store keeps its own latest time, like stores in several processes without a clock in common"
-		noRoom  = "a store tells of room under a rate in its own process: servers elsewhere find it when they look"
+		noRoom  = "a store tells of room under a limit in its own process: servers elsewhere find it when they look"
 	)
 	exclude := jqtest.KVExclusions()
 	maps.Copy(exclude, map[string]string{
 		"Time/NowStandsStillWhileTheClockIsBehindALittle": noClock, "Time/FollowsToTheMicrosecond": noClock, "Ahead/ByWhenItWasGivenToTheMicrosecond": noClock,
 		"Ahead/LeaseOfAClockThatWasAheadRunsFromNow": noClock, // a store that has not seen the clock ahead looks for such leases within 30 s of real time
-		"Notify/FollowsRoomUnderARate":               noRoom,
+		"Notify/FollowsRoom":                         noRoom, "Notify/FollowsRoomUnderARate": noRoom,
 	})
 	jqtest.Cases(t, jqtest.Adapter{New: newSpread, Exclude: exclude})
 }

@@ -155,7 +155,7 @@ func (t *txn) save(j *job) {
 		t.saveDocument(j, which)
 	}
 	if j.place.key != "" && table(j.place.key[0]) == leases && j.State != contract.InFlight && j.room {
-		t.tellRoom(j.Queue)
+		t.woken[contract.Wakeup{Queue: j.Queue}] = true // there is room
 	}
 	was := j.place.key
 	t.move(&j.place, placeOf(j, t.s.shards))

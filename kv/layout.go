@@ -51,7 +51,6 @@ const (
 	members   table = 'p' // group, NUL, sort, id: none. An index of the jobs by group
 	gates     table = 'v' // group: none. Put by those who add to the group
 	ticks     table = 'B' // the key of the table alone: the time of the engine; see the type tick
-	rooms     table = 'M' // queue: none. Put when there is room under its MaxInFlight, for those who watch
 	lefts     table = 'k' // the key of the table alone: none. Put when a call leaves something to settle, for those who watch
 
 	// What follows is there for queues whose claims find jobs by limit key.

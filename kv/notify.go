@@ -47,14 +47,6 @@ func (t *txn) tellCancelled(name string) {
 	}
 }
 
-// tellRoom notes that there is room under the MaxInFlight of a queue. Those who watch hear of a key, which stays: there is one for each queue that had such a limit.
-func (t *txn) tellRoom(name string) {
-	t.added[name] = true
-	if _, watches := t.s.engine.(Watcher); watches {
-		t.putBlind(named(rooms, name), "")
-	}
-}
-
 // cancelLife is how long the key stays that tells of a cancellation: longer than an engine takes to tell of a commit.
 const cancelLife = time.Minute
 
@@ -87,7 +79,7 @@ func (s *Store) startWatch() {
 	s.watch.stop = cancel
 	s.watch.done.Go(func() {
 		for {
-			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(rooms), key(cancels), key(lefts), key(hints), key(ticks))
+			err := engine.Watch(ctx, func(key []byte) { s.heard(ctx, key) }, key(waiting), key(cancels), key(lefts), key(hints), key(ticks))
 			s.watch.live.Store(false)
 			if ctx.Err() != nil {
 				return
@@ -123,8 +115,6 @@ func (s *Store) heard(ctx context.Context, k []byte) {
 		if k[len(k)-positionLen] == byte(ends) {
 			s.hub.Tell(contract.Wakeup{Queue: string(name[:bytes.IndexByte(name, 0)])})
 		}
-	case rooms:
-		s.hub.Tell(contract.Wakeup{Queue: string(name)})
 	case waiting:
 		s.tellDue(string(name[:bytes.IndexByte(name, 0)]), dueOf(k))
 	}

@@ -100,9 +100,6 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (
 		t.limitKeys(name, &q, before)
 		moves = q.Moves != nil
 		t.woken[contract.Wakeup{Queue: name}] = true // there may be room
-		if before.MaxInFlight > 0 {
-			t.tellRoom(name)
-		}
 		if next.ByKey() {
 			t.hintRoom(name)
 		}

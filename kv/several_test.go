@@ -30,13 +30,13 @@ func TestConformanceOfSeveralStores(t *testing.T) {
 	const (
 		noClock = "each store keeps its own latest time, like stores in several processes without a clock in common"
 		noJump  = "a store that has not seen that the clock was ahead looks for such leases twice a minute"
-		noRoom  = "a store tells of room under a rate in its own process: servers elsewhere find it when they look"
+		noRoom  = "a store tells of room under a limit in its own process: servers elsewhere find it when they look"
 	)
 	exclude := maps.Clone(excluded)
 	maps.Copy(exclude, map[string]string{
 		"Time/NowStandsStillWhileTheClockIsBehindALittle": noClock, "Time/FollowsToTheMicrosecond": noClock, "Ahead/ByWhenItWasGivenToTheMicrosecond": noClock,
 		"Ahead/LeaseOfAClockThatWasAheadRunsFromNow": noJump,
-		"Notify/FollowsRoomUnderARate":               noRoom,
+		"Notify/FollowsRoom":                         noRoom, "Notify/FollowsRoomUnderARate": noRoom,
 	})
 	a := raising(t, 3, func(w *watched, clk clock.Clock) func() kv.Engine {
 		return func() kv.Engine {

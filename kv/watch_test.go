@@ -151,39 +151,3 @@ func TestOtherStoresHearOfACommit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, contract.Wakeup{Queue: "q0", Cancelled: true}, next(t, wakeups))
 }
-
-// Room under a MaxInFlight wakes a listener of another store. Without such a limit, no key is put for that.
-func TestOtherStoresHearOfRoom(t *testing.T) {
-	const jobs = 8 // half of them in q0
-	db, s, _ := newStore(t)
-	e := &signalling{db.Connect(), make(chan struct{}), make(chan struct{}, jobs)}
-	other, _ := open(t, e)
-	<-e.began
-	claimed := func() contract.Job {
-		list, err := s.FetchAndClaim(t.Context(), claimOf("q0", 1))
-		require.NoError(t, err)
-		require.Len(t, list, 1)
-		return list[0]
-	}
-	ack := func(j contract.Job) {
-		_, err := s.Ack(t.Context(), []contract.Ack{{Lease: j.Lease()}})
-		require.NoError(t, err)
-	}
-	_, err := s.Enqueue(t.Context(), request(jobs))
-	require.NoError(t, err)
-	for range jobs {
-		<-e.jobs
-	}
-	ack(claimed())
-	require.Zero(t, keysIn(t, db, "M"))
-	setPolicy(t, s, "q0", contract.Policy{MaxInFlight: 1})
-	first := claimed()
-	wakeups, err := other.Subscribe(t.Context(), []string{"q0"})
-	require.NoError(t, err)
-	ack(first)
-	assert.Equal(t, contract.Wakeup{Queue: "q0"}, next(t, wakeups))
-	claimed()
-	setPolicy(t, s, "q0", contract.Policy{MaxInFlight: 2})
-	assert.Equal(t, contract.Wakeup{Queue: "q0"}, next(t, wakeups))
-	assert.Equal(t, 1, keysIn(t, db, "M"))
-}
