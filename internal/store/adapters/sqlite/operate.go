@@ -169,20 +169,32 @@ func (s *Store) operate(
 func (s *Store) onFound(
 	ctx context.Context, filter store.Filter, limit int, invalid error, can string, run func(*txn, []int64) ([]store.Outcome, error),
 ) ([]store.Outcome, error) {
-	if err := sqlkit.Admit(ctx, s.closed, cmp.Or(invalid, s.place.check())); err != nil {
-		return nil, err
+	if len(filter.IDs) > 0 {
+		l := load{items: max(limit, len(filter.IDs))}
+		return write(ctx, s, cmp.Or(invalid, s.place.check()), l, func(t *txn) ([]store.Outcome, error) { return run(t, nil) })
 	}
 	var ids []int64
-	if len(filter.IDs) == 0 {
-		t := &txn{ctx: ctx, tx: s.callers, now: s.now.get()}
-		var err error
-		if ids, err = t.firstOf(filter, limit, can); err != nil || len(ids) == 0 {
-			return nil, sqlkit.Because(ctx, s.closed, ours(err))
+	for next := filter; ; {
+		some, err := readOn(ctx, s, s.searches, invalid, func(t *txn) ([]int64, error) { return t.firstOf(next, limit-len(ids), can) })
+		if err != nil {
+			return nil, err
 		}
+		if ids = append(ids, some...); len(ids) == 0 {
+			return nil, nil
+		}
+		outcomes, err := write(ctx, s, nil, load{items: limit}, func(t *txn) ([]store.Outcome, error) { return run(t, ids) })
+		changed, ok := errors.AsType[*changedError](err)
+		if !ok {
+			return outcomes, err
+		}
+		next.After, ids = ids[len(ids)-1], changed.still
 	}
-	l := load{items: max(limit, len(filter.IDs))}
-	return write(ctx, s, nil, l, func(t *txn) ([]store.Outcome, error) { return run(t, ids) })
 }
+
+// A changedError says that others have changed some of the jobs that were found, and that more may match behind them.
+type changedError struct{ still []int64 } // the jobs that match still
+
+func (*changedError) Error() string { return "others have changed some of the jobs" }
 
 // operate applies do to each named job or, if the filter names none, to those with the ids.
 func (t *txn) operate(
@@ -202,8 +214,7 @@ func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (st
 	return sqlkit.DoNamed(filter, jobs, t.now, func(e *store.Record) (store.Outcome, error) { return do(t, e) })
 }
 
-// operateFound applies do to the jobs that still match and can be changed. If others have changed some since these were found, the next ones take
-// their place.
+// operateFound applies do to the jobs that still match and can be changed. If that may be fewer than it could, it returns a [changedError].
 func (t *txn) operateFound(
 	filter store.Filter, ids []int64, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
@@ -211,16 +222,12 @@ func (t *txn) operateFound(
 	if err != nil {
 		return nil, err
 	}
-	if lost := len(ids) - len(found); lost > 0 && len(ids) == limit {
-		filter.After = ids[limit-1]
-		if ids, err = t.firstOf(filter, lost, can); err != nil {
-			return nil, err
+	if len(found) < len(ids) && len(ids) == limit {
+		changed := &changedError{}
+		for _, e := range found {
+			changed.still = append(changed.still, e.ID)
 		}
-		next, err := t.matching(filter, ids, can)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, next...)
+		return nil, changed
 	}
 	var outcomes []store.Outcome
 	for _, e := range found {

@@ -51,17 +51,30 @@ func TestJobsThatChangeAfterTheSearch(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3}, found)
 	_, err = s.Cancel(t.Context(), store.Filter{IDs: []int64{2, 4}}, 2)
 	require.NoError(t, err)
-	for limit, want := range map[int][]int64{3: {1, 3, 5}, 4: {1, 3}} { // four would have been found if there were more
+	change := func(limit int) (outcomes []store.Outcome, err error) {
 		require.ErrorIs(t, s.writer.do(t.Context(), load{}, func(tx *txn) error {
-			outcomes, err := tx.operateFound(filter, found, limit, live, (*txn).cancel)
-			require.NoError(t, err)
-			var ids []int64
-			for _, o := range outcomes {
-				assert.Equal(t, store.StatusOK, o.Status)
-				ids = append(ids, o.ID)
-			}
-			assert.Equal(t, want, ids)
+			outcomes, err = tx.operateFound(filter, found, limit, live, (*txn).cancel)
 			return errMeasured
 		}), errMeasured)
+		return outcomes, err
 	}
+	outcomes, err := change(4) // more would have been found if there were any
+	require.NoError(t, err)
+	require.Len(t, outcomes, 2)
+	assert.Equal(t, []int64{1, 3}, []int64{outcomes[0].ID, outcomes[1].ID})
+	_, err = change(3)
+	var changed *changedError
+	require.ErrorAs(t, err, &changed)
+	assert.Equal(t, []int64{1, 3}, changed.still)
+
+	var tries [][]int64
+	outcomes, err = s.onFound(t.Context(), filter, 3, nil, live, func(_ *txn, ids []int64) ([]store.Outcome, error) {
+		if tries = append(tries, ids); len(tries) == 1 {
+			return nil, &changedError{still: ids[1:]}
+		}
+		return make([]store.Outcome, len(ids)), nil
+	})
+	require.NoError(t, err)
+	assert.Len(t, outcomes, 3)
+	assert.Equal(t, [][]int64{{1, 3, 5}, {3, 5, 6}}, tries, "the search goes on behind what it has found")
 }

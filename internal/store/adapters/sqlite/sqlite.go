@@ -55,11 +55,12 @@ type Store struct {
 	limits   limits
 	writer   *writer
 
-	reading *sqlx.DB
-	readers *readers // for List and Count, which can take long
-	briefs  *readers // for other reads
-	probe   *readers // for Ping
-	callers *sqlx.DB // for callers' own transactions, and for backups
+	reading  *sqlx.DB
+	readers  *readers // for List and Count, which can take long
+	briefs   *readers // for other reads
+	probe    *readers // for Ping
+	searches *readers // for the jobs of calls by filter, which can take long
+	callers  *sqlx.DB // for callers' own transactions, and for backups
 
 	pace      *pace      // of Settle
 	following sync.Mutex // a call holds it that does what follows after its commit
@@ -167,6 +168,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	own := context.WithoutCancel(ctx)
 	s.readers, s.briefs, s.probe = newReaders(own, s.reading, o.Readers, o.ReadTimeout), newReaders(own, s.reading, 2, 0), newReaders(own, s.reading, 1, 0)
+	s.searches = newReaders(own, s.reading, 2, 0)
 	s.writer = newWriter(own, s, o.BusyTimeout)
 	return s, nil
 }
@@ -435,7 +437,7 @@ func (s *Store) afresh() {
 	}
 }
 
-func (s *Store) allReaders() []*readers { return []*readers{s.readers, s.briefs, s.probe} }
+func (s *Store) allReaders() []*readers { return []*readers{s.readers, s.briefs, s.probe, s.searches} }
 
 func dropIdle(db *sqlx.DB) {
 	const asByDefault = 2
