@@ -248,6 +248,7 @@ func TestCallersLeaveAReplacedServer(t *testing.T) {
 	lasts, passes := begin(), begin()
 	enqueue(t, s.InTx(passes), 1)
 	require.NoError(t, passes.Commit())
+	require.NoError(t, standby.CaughtUp(t.Context()))
 
 	require.NoError(t, standby.Promote(t.Context()))
 	open := openTxn(t, s)

@@ -21,7 +21,7 @@ import (
 //
 // When a call in doubt is repeated, it finds what it did before. The repeated call waits for a standby too, because a commit
 // waits for the whole log before it, provided that its own transaction has written to the log. Each repeated call has: it locks
-// the rows that it answers for, and the server logs these locks. Calls that delete, and find nothing any more, write a message to the log.
+// the rows that it answers for, and the server logs these locks. Calls that find nothing any more write a message to the log.
 
 // CodeWarning is the code of warnings that have none of their own.
 const CodeWarning = "01000"

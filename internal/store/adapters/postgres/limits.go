@@ -428,7 +428,8 @@ func (s *Store) count(ctx context.Context, queue string) error {
 // to be waited for is no failure.
 func (s *Store) countLater(queue string, count func(context.Context, string) error) {
 	s.background(func(ctx context.Context) {
-		if err := count(ctx, queue); errors.Is(err, store.ErrUnavailable) {
+		err := count(ctx, queue)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrClosed) {
 			s.options.Logger.WarnContext(ctx, "jq: counting the jobs or the keys of a queue with limits failed; until a later claim has it counted, claims may take nothing from it",
 				"schema", s.options.Schema, "queue", queue, "error", err)
 		}

@@ -180,14 +180,13 @@ func (r *rescheduling) end(t *txn, _ []store.Outcome) error {
 
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &deleting{byAge: filter.FinishedFor > 0} })
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &deleting{} })
 }
 
 type deleting struct {
-	byAge bool // it is made again and again, so it need not be sure to find what a failover brings back
-	jobs  []*store.Record
-	ids   []int64
-	keys  []string
+	jobs []*store.Record
+	ids  []int64
+	keys []string
 }
 
 func (d *deleting) begin(*txn, []*store.Record) error { return nil }
@@ -206,11 +205,8 @@ func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
 
 // end deletes the jobs with their attempts and waits. Unique windows outlive the jobs.
 func (d *deleting) end(t *txn, _ []store.Outcome) error {
-	switch {
-	case len(d.ids) == 0 && d.byAge:
+	if len(d.ids) == 0 {
 		return nil
-	case len(d.ids) == 0:
-		return t.foundNothing()
 	}
 	if err := t.noteGone(d.jobs); err != nil {
 		return err
@@ -281,6 +277,9 @@ func (t *txn) operate(filter store.Filter, limit int, can condition, do operatio
 		found, err = t.named(filter)
 	} else {
 		found, err = t.lock(t.find(filter, limit, can, t.s.leases()))
+	}
+	if err == nil && len(found) == 0 && (filter.FinishedFor == 0 || !filter.Unneeded) { // retention looks again anyway
+		err = t.foundNothing()
 	}
 	if err == nil {
 		err = do.begin(t, found)

@@ -201,7 +201,7 @@ func (t *txn) recognise() error {
 
 // compare makes sure that a caller's transaction on a server that the store has not met is where the store's own ones are. It may be on
 // another server by mistake, so the store learns nothing from it: an own transaction meets the server, and raises the epoch if need be. On
-// somebody else's pool, which may have no connection for that one, compare does without if nothing seems to have changed.
+// shared sessions, of which callers may hold all, compare does without if nothing seems to have changed.
 func (t *txn) compare() (err error) {
 	var who, noted identity
 	if !t.s.server.unasked {
@@ -210,15 +210,18 @@ func (t *txn) compare() (err error) {
 		}
 	}
 	fits := noted == who || noted == identity{}
-	if !t.s.pool.keeps && fits && t.s.server.mayBe(who) {
+	if t.s.shared && fits && t.s.server.mayBe(who) {
 		return nil
 	}
-	_, err = write(t.ctx, t.s, nil, func(own *txn) (struct{}, error) {
-		if !own.shown.since.Equal(t.shown.since) {
-			return struct{}{}, errElsewhere
-		}
-		return struct{}{}, nil
-	})
+	err = errElsewhere
+	for tries := 0; errors.Is(err, errElsewhere) && tries <= t.s.options.MaxConns; tries++ { // the last one has a new connection
+		_, err = write(t.ctx, t.s, nil, func(own *txn) (struct{}, error) {
+			if !own.shown.since.Equal(t.shown.since) {
+				return struct{}{}, errElsewhere
+			}
+			return struct{}{}, nil
+		})
+	}
 	switch {
 	case errors.Is(err, errElsewhere):
 		return sqlkit.OtherTx(t.s.database, t.shown.database+" of another server")

@@ -266,7 +266,7 @@ func TestCommitThatWasBrokenOffBeforeAStandbyHadItIsInDoubt(t *testing.T) {
 }
 
 // The answer to a repeat rests on what the first call has deleted, and there is nothing left to lock.
-func TestRepeatOfADeletionInDoubtWaitsForAStandby(t *testing.T) {
+func TestRepeatThatFindsNothingWaitsForAStandby(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
 	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")
@@ -280,7 +280,21 @@ func TestRepeatOfADeletionInDoubtWaitsForAStandby(t *testing.T) {
 	require.NoError(t, c.s.Beat(t.Context(), store.Worker{Name: "w", Queues: []string{"q"}, StaleAfter: time.Hour}))
 	_, err = c.s.SetSchedule(t.Context(), store.Schedule{Name: "s", Cron: "@daily", Job: benchJobs(1)[0]})
 	require.NoError(t, err)
-	deletions := []writing{
+	jobs := benchJobs(2)
+	jobs[0].Queue, jobs[1].Queue = "live", "ended"
+	more, err := c.s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	_, err = c.s.Cancel(t.Context(), store.Filter{IDs: []int64{more[1].ID}}, 1)
+	require.NoError(t, err)
+	calls := []writing{
+		{name: "cancel", call: func(ctx context.Context) error {
+			_, err := c.s.Cancel(ctx, store.Filter{Queue: "live"}, 1)
+			return err
+		}},
+		{name: "requeue", call: func(ctx context.Context) error {
+			_, err := c.s.Requeue(ctx, store.Filter{Queue: "ended"}, 1)
+			return err
+		}},
 		{name: "delete", call: func(ctx context.Context) error {
 			_, err := c.s.Delete(ctx, store.Filter{IDs: ids}, 1)
 			return err
@@ -290,13 +304,13 @@ func TestRepeatOfADeletionInDoubtWaitsForAStandby(t *testing.T) {
 	}
 	require.NoError(t, standby.Detach(t.Context()))
 	for _, when := range []string{"at first", "again"} {
-		for i, err := range c.breakOff(deletions, len(deletions), 0, breaks[1].do) {
-			assert.ErrorIs(t, err, store.ErrInDoubt, "%s: %s", when, deletions[i].name)
+		for i, err := range c.breakOff(calls, len(calls), 0, breaks[1].do) {
+			assert.ErrorIs(t, err, store.ErrInDoubt, "%s: %s", when, calls[i].name)
 		}
 		c.settle()
 	}
 	require.NoError(t, standby.Attach(t.Context()))
-	for _, one := range deletions {
+	for _, one := range calls {
 		assert.NoError(t, one.call(t.Context()), one.name)
 	}
 }

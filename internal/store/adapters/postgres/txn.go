@@ -240,7 +240,7 @@ func (t *txn) remove(query string, args ...any) error {
 	return err
 }
 
-// foundNothing writes to the log for a call that has found nothing to delete, so that its commit waits for a standby: see confirm.go.
+// foundNothing writes to the log for a call that has found nothing to change, so that its commit waits for a standby: see confirm.go.
 func (t *txn) foundNothing() error {
 	_, err := t.exec(`
 		SELECT pg_logical_emit_message(TRUE, 'jq', '')`)
