@@ -20,16 +20,23 @@ func (s *Server) beatLoop() {
 	for early := s.clock.Now(); s.sleepUntil(s.life, s.cancels.due(next, early), s.cancels.told); {
 		began := s.clock.Now()
 		var err error
+		all := false
 		switch {
 		case !began.Before(next):
-			s.cancels.take() // this heartbeat covers them
+			_, all = s.cancels.take() // this heartbeat covers them
+			early = began.Add(earlyBeatEvery)
 			err = s.beat(s.book.extendable(func(*Run) bool { return true }))
 			next = began.Add(s.o.Lease.Heartbeat) // a slow answer does not delay the next heartbeat
 		case !began.Before(early):
-			if runs := s.book.extendable(s.cancels.take()); len(runs) > 0 {
+			var queues map[string]bool
+			queues, all = s.cancels.take()
+			if runs := s.book.extendable(func(r *Run) bool { return all || queues[r.Queue] }); len(runs) > 0 {
 				early = began.Add(earlyBeatEvery)
 				err = s.beat(runs)
 			}
+		}
+		if err != nil && all {
+			s.cancels.tellAll() // until one succeeds
 		}
 		if again := s.clock.Now().Add(s.o.Lease.Heartbeat / 4); err != nil && again.Before(next) {
 			next = again
@@ -119,11 +126,11 @@ func (c *cancels) due(next, early time.Time) time.Time {
 	return next
 }
 
-// take returns which leases to extend early, and forgets what was told.
-func (c *cancels) take() func(*Run) bool {
+// take returns the queues whose leases to extend early, or that it is those of all, and forgets what was told.
+func (c *cancels) take() (queues map[string]bool, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	queues, all := c.queues, c.all
+	queues, all = c.queues, c.all
 	c.queues, c.all = map[string]bool{}, false
-	return func(r *Run) bool { return all || queues[r.Queue] }
+	return queues, all
 }

@@ -39,7 +39,9 @@ func newHealth(o Options) *health {
 	h := &health{
 		heartbeat: o.Lease.Heartbeat, slack: o.Lease.Duration - o.Lease.Heartbeat, began: now, answered: now, drift: clockDrift{wall: now.Round(0)},
 	}
-	if len(o.Queues) == 0 { // it may be this server through which the workers reach the store, and it may have been away for long
+	// Workers may reach the store through a server without queues, which may have been away for long. Whoever sets a shorter interval wants
+	// leases to be recovered sooner.
+	if len(o.Queues) == 0 {
 		h.waitUntil = now.Add(min(o.Lease.Heartbeat, o.Recovery.Interval))
 		h.mustWaitUntil = h.waitUntil
 	}
