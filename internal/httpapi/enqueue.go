@@ -27,7 +27,11 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	if err := a.hasRoom(ctx, w.bearer, in); err != nil {
 		return err
 	}
-	added, err := paced(ctx, a, w, func() ([]store.Enqueued, error) { return a.as(ctx).Enqueue(ctx, in) })
+	added, err := paced(ctx, a, w, func() ([]store.Enqueued, error) {
+		added, err := a.as(ctx).Enqueue(ctx, in)
+		a.passes.note(in, err, a.clock.Now())
+		return added, err
+	})
 	if err != nil {
 		return err
 	}

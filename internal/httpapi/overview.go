@@ -71,11 +71,12 @@ type crew struct {
 	each []store.Worker // for tokens that are limited to queues, without names
 }
 
-// maxCrew is about how many bytes the queue names of a crew may have. Workers beyond that are counted only in all: whoever has the token of
+// maxCrew is about how many bytes the workers of a crew may take up. Workers beyond that are counted only in all: whoever has the token of
 // a worker can register any number, with any names.
 const (
 	maxCrew      = 16 << 20
-	sizeOfWorker = 200 // besides these names
+	sizeOfWorker = 200 // besides its names
+	sizeOfName   = 32  // besides its bytes
 )
 
 // A fullCount is a count of all jobs, with the time that the store took for it.
@@ -145,7 +146,7 @@ func (a *API) readWorkers(ctx context.Context) (*crew, error) {
 	found, room := &crew{}, maxCrew
 	err := store.EachWorker(ctx, registry, func(w store.Worker) {
 		found.all.add(w)
-		if room -= w.Weight() + sizeOfWorker; room >= 0 {
+		if room -= w.Weight() + len(w.Queues)*sizeOfName + sizeOfWorker; room >= 0 {
 			found.each = append(found.each, store.Worker{Queues: w.Queues, Slots: w.Slots, Running: w.Running, Stale: w.Stale})
 		}
 	})

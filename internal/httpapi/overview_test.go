@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -404,19 +405,18 @@ func TestCloseEndsTheCountOfAnOverview(t *testing.T) {
 
 // TestManyWorkersTakeUpLittle: overviews count them all, but keep the queues of only so many.
 func TestManyWorkersTakeUpLittle(t *testing.T) {
-	w := newWorld(t, Options{})
-	queues := make([]string, store.MaxItems)
-	for i := range queues {
-		queues[i] = fmt.Sprintf("%0*d", store.MaxNameBytes, i)
+	for _, length := range []int{1, store.MaxNameBytes} {
+		w := newWorld(t, Options{})
+		queues := slices.Repeat([]string{strings.Repeat("q", length)}, store.MaxItems)
+		most := maxCrew / (len(queues)*(length+sizeOfName) + sizeOfWorker)
+		for i := range 2 * most {
+			require.NoError(t, w.store.Beat(t.Context(), store.Worker{Name: fmt.Sprint(i), Queues: queues, Slots: 2, Running: 1, StaleAfter: time.Minute}))
+		}
+		found, err := w.api.readWorkers(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, workerOverview{Alive: 2 * most, Slots: 4 * most, Running: 2 * most}, *workersFor(nil, found))
+		assert.Len(t, found.each, most)
+		limited := &bearer{known: known{Token: Token{Queues: queues[:1]}}}
+		assert.Equal(t, workerOverview{Alive: most, Slots: 2 * most, Running: most}, *workersFor(limited, found))
 	}
-	many := 2 * maxCrew / (len(queues) * store.MaxNameBytes)
-	for i := range many {
-		require.NoError(t, w.store.Beat(t.Context(), store.Worker{Name: fmt.Sprint(i), Queues: queues, Slots: 2, Running: 1, StaleAfter: time.Minute}))
-	}
-	found, err := w.api.readWorkers(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, workerOverview{Alive: many, Slots: 2 * many, Running: many}, *workersFor(nil, found))
-	assert.InDelta(t, many/2, len(found.each), 2)
-	limited := &bearer{known: known{Token: Token{Queues: []string{queues[0]}}}}
-	assert.Equal(t, len(found.each), workersFor(limited, found).Alive)
 }

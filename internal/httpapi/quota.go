@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -83,30 +84,36 @@ func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
 	return one
 }
 
-// passes remembers for which enqueues with a request key there was room. A repeat needs none: its jobs may have been added already. If
-// there are too many, all are forgotten.
+// passes remembers the requests with a request key that the store has applied, or may have applied. A repeat needs no room: its jobs are there
+// already. If there are too many, all are forgotten.
 type passes struct {
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]time.Time // when, by the key and the jobs
 }
 
-// passOf returns the key of the request, or false if it has no request key.
-func passOf(req store.EnqueueRequest) (sum [sha256.Size]byte, ok bool) {
-	if req.RequestKey == "" {
-		return sum, false
-	}
+// passOf identifies a request by its key and its jobs.
+func passOf(req store.EnqueueRequest) [sha256.Size]byte {
 	jobs := req.Fingerprint()
-	return sha256.Sum256(append(jobs[:], req.RequestKey...)), true
+	return sha256.Sum256(append(jobs[:], req.RequestKey...))
 }
 
-func (p *passes) has(sum [sha256.Size]byte, now time.Time) bool {
+func (p *passes) has(req store.EnqueueRequest, now time.Time) bool {
+	if req.RequestKey == "" {
+		return false
+	}
+	sum := passOf(req)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, ok := p.all[sum]
 	return ok && now.Sub(at) < store.RequestKeyLife
 }
 
-func (p *passes) note(sum [sha256.Size]byte, now time.Time) {
+// note takes into account that the store has answered so.
+func (p *passes) note(req store.EnqueueRequest, answer error, now time.Time) {
+	if req.RequestKey == "" || answer != nil && !errors.Is(answer, store.ErrInDoubt) {
+		return
+	}
+	sum := passOf(req)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil || len(p.all) >= maxQuotas {
@@ -128,24 +135,12 @@ func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) 
 	if err := b.needsAll(req); err != nil {
 		return err
 	}
-	pass, keyed := passOf(req)
-	if keyed && a.passes.has(pass, a.clock.Now()) {
+	if a.passes.has(req, a.clock.Now()) {
 		return nil
 	}
-	if err := a.makeRoom(ctx, b, ofToken, req.Jobs); err != nil {
-		return err
-	}
-	if keyed {
-		a.passes.note(pass, a.clock.Now())
-	}
-	return nil
-}
-
-// makeRoom reserves room for the jobs in the quotas of the token and of their queues.
-func (a *API) makeRoom(ctx context.Context, b *bearer, ofToken bool, jobs []store.NewJob) error {
 	if ofToken {
 		q := a.byToken.of(b.Hash, b.MaxWaiting, store.Filter{Queues: b.Queues})
-		if err := q.admit(ctx, a, len(jobs)); err != nil {
+		if err := q.admit(ctx, a, len(req.Jobs)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +148,7 @@ func (a *API) makeRoom(ctx context.Context, b *bearer, ofToken bool, jobs []stor
 		return nil
 	}
 	added := map[string]int{}
-	for _, j := range jobs {
+	for _, j := range req.Jobs {
 		added[j.Queue]++
 	}
 	for queue, n := range added {

@@ -142,6 +142,28 @@ func TestRepeatNeedsNoRoom(t *testing.T) {
 	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status, "the store has forgotten the key")
 }
 
+// TestRepeatOfWhatWasNotAppliedNeedsRoom: else it would come in after others have taken it.
+func TestRepeatOfWhatWasNotAppliedNeedsRoom(t *testing.T) {
+	fails := store.ErrUnavailable
+	w := newWorld(t, Options{MaxWaitingJobs: 3, PollPause: 48 * time.Hour}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, enqueuing: func() error { return fails }}
+	})
+	key := []string{wire.RequestKeyHeader, "k"}
+	require.Equal(t, 503, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status)
+	(&house{world: w}).behind("a", 2)
+	w.clock.Add(oldCount)
+	fails = nil
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status)
+	require.Len(t, w.claim(`{"worker":"w","queues":["a"],"limit":2}`), 2)
+	w.clock.Add(newCount)
+	fails = store.ErrInDoubt
+	require.Equal(t, 500, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status)
+	(&house{world: w}).behind("a", 3)
+	w.clock.Add(oldCount)
+	fails = nil
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 2), key...).status, "it may have been applied")
+}
+
 // TestQuotaFollowsTheQueuesOfItsToken: when they change, it counts the new ones.
 func TestQuotaFollowsTheQueuesOfItsToken(t *testing.T) {
 	secret, token, err := NewToken(Token{Name: "n", Role: Producer, Queues: []string{"a"}, MaxWaiting: 3})

@@ -23,6 +23,7 @@ type meddled struct {
 	got        func()                                                              // after every Get
 	warnings   []store.Finding
 	counting   func() error                    // before every Count: an error is its end
+	enqueuing  func() error                    // before every Enqueue: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
 	listing    func(filter store.WorkerFilter) // before every Workers
 	setting    func(s store.Schedule) error    // before every SetSchedule: an error is its end
@@ -59,7 +60,14 @@ func meddle[A any](ctx context.Context, m *meddled, do func() (A, error)) (A, er
 }
 
 func (m *meddled) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	return meddle(ctx, m, func() ([]store.Enqueued, error) { return m.Store.Enqueue(ctx, req) })
+	return meddle(ctx, m, func() ([]store.Enqueued, error) {
+		if m.enqueuing != nil {
+			if err := m.enqueuing(); err != nil {
+				return nil, err
+			}
+		}
+		return m.Store.Enqueue(ctx, req)
+	})
 }
 
 func (m *meddled) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {

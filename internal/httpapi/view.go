@@ -36,14 +36,19 @@ func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.E
 		return nil, err
 	}
 	added, err := v.of.Enqueue(ctx, withoutUnseen(req, unseen))
+	if len(unseen) > 0 && usedKey(err) { // perhaps by this very request, when jobs were there that are gone now
+		if err := v.leaveAbsent(ctx, unseen); err != nil {
+			return nil, err
+		}
+		added, err = v.of.Enqueue(ctx, withoutUnseen(req, unseen))
+	}
 	if err != nil {
 		return nil, asAbsent(err, req.Jobs, unseen)
 	}
 	return v.hideHolders(ctx, added), nil
 }
 
-// unseenWaits returns the jobs for which new jobs are to wait, and which the bearer may not see. Jobs that do not exist are among them only
-// in a request without a key: the store must know a repeat even after jobs that it waits for are gone.
+// unseenWaits returns the jobs for which new jobs are to wait, and which the bearer may not see or which do not exist.
 func (v *view) unseenWaits(ctx context.Context, req store.EnqueueRequest) (map[int64]bool, error) {
 	ids := waitedFor(req.Jobs)
 	if len(ids) == 0 || len(v.bearer.Queues) == 0 {
@@ -58,27 +63,42 @@ func (v *view) unseenWaits(ctx context.Context, req store.EnqueueRequest) (map[i
 		if err != nil {
 			return nil, err
 		}
-		rest := slices.DeleteFunc(slices.Clone(part), func(id int64) bool { return own[id] })
-		if req.RequestKey != "" {
-			foreign, err := v.among(ctx, rest, nil)
-			if err != nil {
-				return nil, err
+		for _, id := range part {
+			if !own[id] {
+				unseen[id] = true
 			}
-			maps.Copy(unseen, foreign)
-			continue
-		}
-		for _, id := range rest {
-			unseen[id] = true
 		}
 	}
 	return unseen, nil
+}
+
+// leaveAbsent removes the jobs that do not exist, in whatever queue.
+func (v *view) leaveAbsent(ctx context.Context, unseen map[int64]bool) error {
+	for part := range slices.Chunk(slices.Collect(maps.Keys(unseen)), store.MaxItems) {
+		there, err := v.among(ctx, slices.Clone(part), nil)
+		if err != nil {
+			return err
+		}
+		for _, id := range part {
+			if !there[id] {
+				delete(unseen, id)
+			}
+		}
+	}
+	return nil
+}
+
+// usedKey reports whether the store has seen the request key with another request.
+func usedKey(err error) bool {
+	refused, ok := errors.AsType[*store.InvalidError](err)
+	return ok && refused.Field == "request_key"
 }
 
 // noJob is the id of no job.
 const noJob = math.MaxInt64
 
 // withoutUnseen returns the request with noJob in place of the unseen jobs. So a store answers alike whether they exist or not: it still
-// checks everything else in its order, and knows the request key.
+// checks everything else in its order.
 func withoutUnseen(req store.EnqueueRequest, unseen map[int64]bool) store.EnqueueRequest {
 	if len(unseen) == 0 {
 		return req
@@ -103,7 +123,7 @@ func asAbsent(err error, jobs []store.NewJob, unseen map[int64]bool) error {
 		return err
 	}
 	for _, w := range jobs[refused.Item].After {
-		if unseen[w.ID] {
+		if unseen[w.ID] || w.ID == noJob {
 			return store.NoSuchWait(refused.Item, w.ID)
 		}
 	}

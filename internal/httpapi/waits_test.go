@@ -130,6 +130,7 @@ func TestForeignAndAbsentJobsAreRefusedAlike(t *testing.T) {
 		{`{"jobs":[{"kind":"k","queue":"mail","expires_at":"2026-01-02T03:04:05Z"},{"kind":"k","queue":"mail","after":[{"id":"%d"}]}]}`, "m/new", `"item":0,"field":"expires_at"`},
 		{`{"jobs":[{"kind":"k","queue":"mail","expires_at":"2026-01-02T03:04:05Z"},{"kind":"k","queue":"mail","after":[{"id":"%d"}]}]}`, "", `"item":0,"field":"expires_at"`},
 		{`{"jobs":[{"kind":"k","queue":"mail","after":[{"id":"99"},{"id":"%d"}]}]}`, "m/new", `names job 99`},
+		{`{"jobs":[{"kind":"k","queue":"mail","after":[{"id":"9223372036854775807"},{"id":"%d"}]}]}`, "m/new", `names job 9223372036854775807`},
 	} {
 		var headers []string
 		if c.key != "" {
