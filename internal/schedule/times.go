@@ -95,7 +95,7 @@ func checkItems(expression string) error {
 }
 
 var (
-	untilSunday = regexp.MustCompile(`^(?i:([0-7]|sun|mon|tue|wed|thu|fri|sat)-)?7(?:/([1-9][0-9]{0,2}))?$`)
+	untilSunday = regexp.MustCompile(`^(?i:(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)-)?0*7(?:/0*([1-9][0-9]{0,2}))?$`)
 	dayNames    = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 )
 
