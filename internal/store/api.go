@@ -12,7 +12,8 @@ import (
 // The JSON of the HTTP API. Package wire makes its requests and answers of these types.
 //
 // Ids and tokens are strings, durations are written as "1m30s", and empty fields are left out. A document is embedded as JSON.
-// If its exact text differs because of white space, a second field has that text: payload_text beside payload.
+// If its exact text differs because of white space, a second field has that text: payload_text beside payload. If it nests very deep, only
+// that field is there.
 
 // A JobJSON is a job as the store has it.
 type JobJSON struct {

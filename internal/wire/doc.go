@@ -6,7 +6,8 @@
 // ignored.
 //
 // A document (payload, checkpoint, progress, result) is embedded as JSON. If its exact text has white space outside of
-// strings, a second field has that text: payload_text beside payload. In a request the text wins.
+// strings, a second field has that text: payload_text beside payload. If it nests very deep, only that field is there. In a request the
+// text wins.
 package wire
 
 // Limits, headers and media types that the API and the remote store share.

@@ -219,7 +219,7 @@ function main() {
 function askLogin(problem) {
   live.close();
   stage = "login";
-  if (current) current.data = null; // the next one to sign in may have other rights
+  if (current) current = { ...current, data: null }; // the next one to sign in may have other rights, and an answer may be under way
   session.known = false;
   document.title = "Sign in · jq";
   draw();

@@ -16,8 +16,9 @@ let failuresRead = { at: -Infinity, last: "", session: "", answer: null };
 
 async function loadFailures(length) {
   if (failuresRead.last !== length.last || failuresRead.session !== session.csrf || performance.now() - failuresRead.at > 4900) {
+    const asked = session.csrf;
     const answer = await orNull(get("v1/errors", { last: length.last }));
-    failuresRead = { at: performance.now(), last: length.last, session: session.csrf, answer };
+    failuresRead = { at: performance.now(), last: length.last, session: asked, answer };
   }
   return failuresRead.answer;
 }
