@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -159,4 +160,25 @@ func TestLayersThatHaveRunOnceAreNamed(t *testing.T) {
 		assert.True(t, named, row[1])
 	}
 	assert.NotZero(t, once)
+}
+
+// What the pages say of jq's speed is what the latest measurement says.
+func TestPagesHaveTheFiguresOfTheMeasurement(t *testing.T) {
+	all := pages(t)
+	row := func(goal string) []string {
+		cells := strings.Split(regexp.MustCompile(`(?m)^\| `+regexp.QuoteMeta(goal)+`.*$`).FindString(all["docs/performance.md"]), "|")
+		require.Greater(t, len(cells), 5, goal)
+		return []string{strings.TrimSpace(cells[4]), strings.TrimPrefix(strings.TrimSpace(cells[5]), "river ")}
+	}
+	thousands := func(figure string) string {
+		n, err := strconv.Atoi(strings.ReplaceAll(figure, ",", ""))
+		require.NoError(t, err)
+		return strconv.Itoa((n+500)/1000) + ",000"
+	}
+	median := func(latencies string) string { first, _, _ := strings.Cut(latencies, "/"); return first }
+	minute, file, lone := row("P1 | "), row("P6 | SQLite, synced (peers are not): continuous"), row("P5 | ")
+	assert.Contains(t, all["README.md"], "jq finished about "+thousands(minute[0])+" jobs a second for a minute on Postgres (River: "+thousands(minute[1])+"), and "+
+		thousands(file[0])+" for five seconds on SQLite")
+	assert.Contains(t, all["README.md"], "within "+median(lone[1])+" ms, jq's within "+median(lone[0])+".")
+	assert.Contains(t, all["docs/guides/scaling.md"], "finished about "+thousands(minute[0])+" jobs a second for a minute")
 }
