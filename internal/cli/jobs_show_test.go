@@ -72,7 +72,7 @@ func TestShowSaysWhatHoldsAJobUp(t *testing.T) {
 		{jq.Waiting{ID: 7, State: jq.Dead}, true, "job 7: dead; it holds this job up unless somebody requeues it"},
 		{jq.Waiting{ID: 7}, true, "job 7: removed; it holds this job up for ever"},
 		{jq.Waiting{ID: 7, State: jq.Dead}, false, "job 7: dead"},
-		{jq.Waiting{Group: "g", Any: true, State: jq.Cancelled}, true, "group g, until it has ended: cancelled"},
+		{jq.Waiting{Group: "g", Any: true, State: jq.Cancelled}, true, "group g, until it has ended: spoiled by a cancelled or removed job"},
 	} {
 		assert.Equal(t, c.text, waitingText(c.w, c.blocked))
 	}
