@@ -29,7 +29,9 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	}
 	added, err := paced(ctx, a, w, func() ([]store.Enqueued, error) {
 		added, err := a.as(ctx).Enqueue(ctx, in)
-		a.passes.note(in, err, a.clock.Now())
+		if a.hasQuota(w.bearer) {
+			a.passes.note(in, err, a.clock.Now())
+		}
 		return added, err
 	})
 	if err != nil {

@@ -122,11 +122,15 @@ func (p *passes) note(req store.EnqueueRequest, answer error, now time.Time) {
 	p.all[sum] = now
 }
 
+// hasQuota reports whether a quota limits what the bearer enqueues.
+func (a *API) hasQuota(b *bearer) bool {
+	return a.options.MaxWaitingJobs > 0 || b != nil && b.MaxWaiting > 0
+}
+
 // hasRoom refuses jobs beyond the quotas of their queues and of the token. It first refuses requests that would be refused
 // anyway, so that they reserve nothing and learn nothing about the quotas.
 func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) error {
-	ofToken := b != nil && b.MaxWaiting > 0
-	if !ofToken && a.options.MaxWaitingJobs == 0 {
+	if !a.hasQuota(b) {
 		return nil
 	}
 	if err := req.Check(); err != nil {
@@ -138,7 +142,7 @@ func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) 
 	if a.passes.has(req, a.clock.Now()) {
 		return nil
 	}
-	if ofToken {
+	if b != nil && b.MaxWaiting > 0 {
 		q := a.byToken.of(b.Hash, b.MaxWaiting, store.Filter{Queues: b.Queues})
 		if err := q.admit(ctx, a, len(req.Jobs)); err != nil {
 			return err

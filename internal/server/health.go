@@ -76,8 +76,8 @@ func unreachable(err error) bool {
 }
 
 // record returns whether the store has become reachable or unreachable, and whether leases of live workers may have expired meanwhile. A
-// failed call that was sent before the latest answer shows nothing
-// new: it may have hung since before the store came back, or for a reason of its own.
+// failed call that was sent before the latest answer shows nothing new: it may have hung since before the store came back, or for a reason of
+// its own.
 func (h *health) record(sent time.Time, failed bool, err error, now time.Time) (changed, long bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

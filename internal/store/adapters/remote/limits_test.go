@@ -17,17 +17,24 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
+// over returns a store over HTTP, until the test ends.
+func over(t *testing.T, behind store.Store) *Store {
+	t.Helper()
+	server, err := serve(behind, httpapi.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.stop()) })
+	s, err := Open(t.Context(), server.url, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
 // TestLargestCalls travel as they are: 8 MiB of documents that are the longest when they are written into JSON once more.
 func TestLargestCalls(t *testing.T) {
 	if race.Enabled {
 		t.Skip("not under the race detector: a hundred megabytes of JSON take too long there")
 	}
-	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.stop()) }()
-	s, err := Open(t.Context(), server.url, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
+	s := over(t, memory.New(memory.Options{}))
 
 	doc := []byte(` ["` + strings.Repeat(`\\`, (store.MaxDocBytes-5)/2) + `"]`)
 	require.LessOrEqual(t, len(doc), store.MaxDocBytes)
@@ -37,7 +44,7 @@ func TestLargestCalls(t *testing.T) {
 		jobs[i].Payload = slices.Clip(doc)
 	}
 	jobs[7].Payload = append([]byte(` ["`), doc[103:]...) // room for names
-	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
 	require.NoError(t, err)
 	claimed, err := s.FetchAndClaim(t.Context(), claimOf(8))
 	require.NoError(t, err)
@@ -75,17 +82,12 @@ func TestLargestCalls(t *testing.T) {
 
 // TestTextThatGrows beyond what a server reads, when it is written into JSON, is refused here, and goes in smaller calls.
 func TestTextThatGrows(t *testing.T) {
-	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.stop()) }()
-	s, err := Open(t.Context(), server.url, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
+	s := over(t, memory.New(memory.Options{}))
 	nacks := make([]store.NAck, 500)
 	for i := range nacks {
 		nacks[i] = store.NAck{Lease: store.Lease{ID: 1, Token: 1}, Form: store.Fail, Error: strings.Repeat("\x1b", store.MaxErrorBytes)}
 	}
-	_, err = s.NAck(t.Context(), nacks)
+	_, err := s.NAck(t.Context(), nacks)
 	assertOnly(t, err, store.ErrInvalid, "send fewer items at a time", "500 errors of 16 KiB of control characters")
 	_, err = s.NAck(t.Context(), nacks[:100])
 	require.NoError(t, err)
@@ -93,14 +95,9 @@ func TestTextThatGrows(t *testing.T) {
 
 // TestDeepestDocumentsTravel: what one store takes, it takes through a server too, and a claim brings it with the jobs beside it.
 func TestDeepestDocumentsTravel(t *testing.T) {
-	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.stop()) }()
-	s, err := Open(t.Context(), server.url, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
+	s := over(t, memory.New(memory.Options{}))
 	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
-	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte(deep)}, {Queue: "q", Kind: "k", Payload: []byte("1")}}})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte(deep)}, {Queue: "q", Kind: "k", Payload: []byte("1")}}})
 	require.NoError(t, err)
 	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 2, Worker: "w", TTL: time.Minute})
 	require.NoError(t, err)
@@ -117,12 +114,7 @@ func TestLargestPageOfWorkers(t *testing.T) {
 		t.Skip("not under the race detector: tens of megabytes of JSON take too long there")
 	}
 	behind := memory.New(memory.Options{})
-	server, err := serve(behind, httpapi.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.stop()) }()
-	s, err := Open(t.Context(), server.url, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
+	s := over(t, behind)
 	queues := slices.Repeat([]string{"\x01"}, store.MaxItems)
 	for i := range store.MaxItems + 1 {
 		require.NoError(t, behind.Beat(t.Context(), store.Worker{
